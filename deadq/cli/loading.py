@@ -1,0 +1,99 @@
+"""Finding the queue that a user names as ``MODULE:QUEUE``."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+
+from ..queue import Queue
+from .faults import Fault, asked
+
+
+def load_queue(target: str, url: str | None = None) -> Queue:
+    """The queue ``MODULE:QUEUE``, moved to the server at ``url`` if one is given.
+
+    The current folder counts as a place where modules are.
+
+    Raises:
+        Fault: there is no such module or queue, importing the module failed, or the URL is odd.
+    """
+    name, _, attribute = target.partition(":")
+    module = _load(_module_name(name, attribute))
+    queue = _pick(module, attribute)
+    if url is not None:
+        with asked():
+            queue.relocate(url)
+    return queue
+
+
+def is_target(text: str) -> bool:
+    """Whether this looks like ``MODULE:QUEUE`` rather than a queue's name."""
+    name, colon, attribute = text.partition(":")
+    return bool(colon) and all(part.isidentifier() for part in (*name.split("."), attribute))
+
+
+def _module_name(name: str, attribute: str) -> str:
+    if name.endswith(".py") or "/" in name:
+        dotted = ".".join(Path(name).with_suffix("").parts).strip("./")
+        msg = f"`{name}` is a file; give the module's name: {dotted}:{attribute or 'QUEUE'}"
+        raise Fault(msg)
+    if not name:
+        raise Fault("no module was named; write MODULE:QUEUE, such as shop.jobs:queue")
+    return name
+
+
+def _load(name: str) -> ModuleType:
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as missing:
+        if missing.name is not None and f"{name}.".startswith(f"{missing.name}."):
+            msg = (
+                f"no module `{missing.name}` in {here} or on the Python path; run deadq in the "
+                "folder that holds it, or install it"
+            )
+            raise Fault(msg) from None
+        raise _broken(name, missing) from missing
+    except Exception as error:
+        raise _broken(name, error) from error
+
+
+def _broken(name: str, error: Exception) -> Fault:
+    """The user's module does not import: where, and why."""
+    where = ""
+    for frame in traceback.extract_tb(error.__traceback__):
+        if (
+            "importlib" not in frame.filename
+            and Path(frame.filename).parent != Path(__file__).parent
+        ):
+            where = f" ({os.path.relpath(frame.filename)}, line {frame.lineno})"
+    if isinstance(error, SyntaxError):
+        where = f" ({os.path.relpath(error.filename or name)}, line {error.lineno})"
+        text = error.msg
+    else:
+        text = str(error)
+    return Fault(f"importing {name} failed: {type(error).__name__}: {text}{where}", code=1)
+
+
+def _pick(module: ModuleType, attribute: str) -> Queue:
+    found: object = module
+    missing = object()
+    for part in attribute.split("."):
+        found = getattr(found, part, missing)
+    if isinstance(found, Queue):
+        return found
+    has = [f"`{name}`" for name, value in vars(module).items() if isinstance(value, Queue)]
+    rest = f"it has: {', '.join(has)}" if has else "it has none; a queue is a deadq.Queue(...)"
+    if not attribute:
+        raise Fault(f"no queue was named in module {module.__name__}; {rest}")
+    if found is missing:
+        raise Fault(f"no queue `{attribute}` in module {module.__name__}; {rest}")
+    kind = type(found).__name__
+    msg = f"`{attribute}` in module {module.__name__} is no queue but a {kind}; {rest}"
+    raise Fault(msg)

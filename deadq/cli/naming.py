@@ -1,0 +1,56 @@
+"""What a user calls a queue or a job on the command line."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from ..job import job_id
+from ..queue import Queue
+from ..reports import JobReport
+from .faults import Fault, asked
+from .loading import is_target, load_queue
+
+
+@contextlib.contextmanager
+def queue_named(target: str, url: str | None) -> Iterator[Queue]:
+    """The queue ``MODULE:QUEUE``, or just a queue's name, for what needs none of its settings.
+
+    Raises:
+        Fault: there is no such module or queue, or its name or URL is odd.
+    """
+    if is_target(target):
+        queue = load_queue(target, url)
+    else:
+        with asked():
+            queue = Queue(target, capacity=1, url=url)
+    with contextlib.closing(queue):
+        yield queue
+
+
+@contextlib.contextmanager
+def queue_of_module(target: str, url: str | None, why: str) -> Iterator[Queue]:
+    """The queue ``MODULE:QUEUE``, with all its settings.
+
+    Raises:
+        Fault: there is no such module or queue, or only a queue's name was given.
+    """
+    if not is_target(target):
+        raise Fault(f"{why}: give MODULE:QUEUE, such as shop.jobs:queue, not `{target}`")
+    with contextlib.closing(load_queue(target, url)) as queue:
+        yield queue
+
+
+def job_named(queue: Queue, name: str) -> JobReport:
+    """The job with this id or, if there is none, with this key.
+
+    Raises:
+        Fault: there is neither.
+    """
+    with contextlib.suppress(UnicodeEncodeError):  # such a key cannot have been submitted
+        for ident in (name, job_id(name)):
+            found = queue.show(ident)
+            if found is not None:
+                return found
+    msg = f"queue {queue.name} has no job with the id or key `{name}`; it may have been forgotten"
+    raise Fault(msg, code=1)

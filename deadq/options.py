@@ -1,0 +1,76 @@
+"""What one submit may set, checked when it is given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from .config import MAX_RETRIES, one_of, whole
+from .deadline import Deadline, epoch_ms, seconds
+from .job import CRITICALITY_RANK, check_key
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What one submit may set. Times as given by the caller, checked when they were given."""
+
+    key: str | None = None
+    within: float | None = None
+    deadline: Deadline | None = None
+    not_before: int | Deadline | None = None
+    criticality: str | None = None
+    retries: int | None = None
+
+
+NO_OPTIONS: Final = Options()
+
+
+def checked(
+    *,
+    key: str | None,
+    within: float | None,
+    deadline: Deadline | datetime | float | None,
+    not_before: Deadline | datetime | float | None,
+    criticality: str | None,
+    retries: int | None,
+) -> Options:
+    """The options of one submit; see :meth:`Task.options`.
+
+    Raises:
+        ValueError, TypeError: any of them is odd; the message names the fault and the remedy.
+    """
+    if within is not None and deadline is not None:
+        msg = "give within or deadline, not both"
+        raise ValueError(msg)
+    if deadline is not None and not isinstance(deadline, Deadline):
+        deadline = Deadline.at(deadline)
+    if not_before is not None and not isinstance(not_before, Deadline):
+        not_before = epoch_ms(not_before, "not_before")
+    if criticality is not None:
+        one_of(criticality, "criticality", tuple(CRITICALITY_RANK))
+    if retries is not None:
+        whole(retries, "retries", 0, MAX_RETRIES)
+    return Options(
+        key=None if key is None else check_key(key),
+        within=None if within is None else seconds(within, "within"),
+        deadline=deadline,
+        not_before=not_before,
+        criticality=criticality,
+        retries=retries,
+    )
+
+
+def within_horizon(deadline: Deadline, horizon: float) -> Deadline:
+    """The deadline, if it lies at most ``horizon`` seconds ahead.
+
+    Raises:
+        ValueError: it lies further ahead; the message names the remedy.
+    """
+    if deadline.remaining() > horizon:
+        msg = (
+            f"the deadline lies {deadline.remaining():.0f} s ahead, past the queue's "
+            f"horizon of {horizon:.0f} s; raise horizon= if that is meant"
+        )
+        raise ValueError(msg)
+    return deadline

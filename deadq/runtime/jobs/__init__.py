@@ -1,0 +1,1 @@
+"""One job in a child's hands: its run, its units, what its handler sees."""

@@ -1,0 +1,1 @@
+"""Leases: what a child holds, and who renews it."""

@@ -1,0 +1,1 @@
+"""What ties a child to its supervisor: shared memory, words, a lock."""

@@ -1,0 +1,31 @@
+-- Part of claim: what a child that was given less than it wanted does next, and who else goes on.
+
+-- Full: hand the token on while work is left. Not full, and all looked at: park until something is due.
+-- `foreign`: a job for others. The token that woke this child may have been meant for one that knows
+-- it: pass it on by name, so that no two children pass a token to and fro that neither can use.
+local function park_or_hand_on(given, skipped, foreign, again)
+  if foreign then
+    --! use: by_name
+    wake_who_knows(foreign.task, foreign.version)
+  end
+  if given >= want then
+    wake(call('ZCARD', READY) - skipped)
+  elseif park ~= '' and reply[3] == '' then
+    local until_ms = NOW + 60000
+    local later = call('ZRANGE', P .. 'later', 0, 0, 'WITHSCORES')
+    if later[2] then
+      until_ms = math.min(until_ms, tonumber(later[2]))
+    end
+    reply[2] = until_ms
+    call('ZADD', P .. 'parked', until_ms + 1000, child)
+    if park == '2' then -- it listens for messages alone: it must hear that it is parked now
+      tell(child, 'parked ' .. child)
+    end
+    if again then -- a repeat looks at nothing new: let a token have it looked at
+      --! use: by_name
+      wake_for_suspects() -- by name first: whom it wakes can use no token
+      wake(call('ZCARD', READY))
+    end
+  end
+  return reply
+end

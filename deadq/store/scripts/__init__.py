@@ -1,0 +1,47 @@
+"""Every call to the server: what to send and how to read the answer, without sending anything.
+
+Each function builds a :class:`Call`; a shell (:mod:`..sync`, :mod:`..aio`) runs it. Times are
+whole milliseconds of the server's clock. Every answer begins with the server's time.
+"""
+
+from __future__ import annotations
+
+from .call import Arg, Call
+from .keeping import Begun, Renewal, RenewalReply, Renewed, begin, record, renew
+from .looking import Survey, jobs, show, survey
+from .steering import Stats, dead, pause, stats
+from .submits import BATCH, Rules, admit, batches, cancel, fetch, leave
+from .work import Claimed, claim, exchange, finish, register, release
+
+__all__ = [
+    "BATCH",
+    "Arg",
+    "Begun",
+    "Call",
+    "Claimed",
+    "Renewal",
+    "RenewalReply",
+    "Renewed",
+    "Rules",
+    "Stats",
+    "Survey",
+    "admit",
+    "batches",
+    "begin",
+    "cancel",
+    "claim",
+    "dead",
+    "exchange",
+    "fetch",
+    "finish",
+    "jobs",
+    "leave",
+    "pause",
+    "record",
+    "register",
+    "release",
+    "renew",
+    "show",
+    "stats",
+    "survey",
+]

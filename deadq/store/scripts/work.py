@@ -1,0 +1,102 @@
+"""What a child says of itself and its jobs: coming, claiming, settling, going."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
+
+from ...job import RECORD_VERSION, Claim, Departure, Settlement
+from ..loader import load
+from .call import Arg, Call, read_words, whole_number
+
+CLAIM: Final = load("claim")
+FINISH: Final = load("finish")
+EXCHANGE: Final = load("exchange")
+
+
+class Claimed(NamedTuple):
+    """The answer to a claim."""
+
+    known: bool
+    """False: this child is not registered (any more)."""
+    park_until_ms: int
+    more: bool
+    """Whether there was more to sweep than one call does."""
+    claims: list[Claim]
+
+
+def register(
+    child: str, *, lease_ms: int, slots: int, who: str, retention_ms: int, tasks: Iterable[str]
+) -> Call[str]:
+    """Make ``child`` known. It must be new: an id that has been let go never comes back."""
+    args: list[Arg] = [child, lease_ms, slots, RECORD_VERSION, who, retention_ms, *tasks]
+    return Call(load("register"), args, lambda reply: str(reply[1], "utf-8"))
+
+
+def claim(
+    child: str,
+    number: int,
+    want: int,
+    *,
+    retention_ms: int,
+    park: bool,
+    tasks: Iterable[str],
+    deaf: bool = False,
+) -> Call[Claimed]:
+    """Take up to ``want`` jobs; the same ``number`` again gets the same jobs.
+
+    ``park``: when slots are left, the child is parked, and gets tokens. ``deaf``: it waits for
+    messages alone at present, so it is sent one when it gets parked.
+    """
+    parking = ("2" if deaf else "1") if park else ""
+    args: list[Arg] = [child, retention_ms, number, want, RECORD_VERSION, parking, *tasks]
+    return Call(CLAIM, args, _read_claim)
+
+
+def _read_claim(reply: list[Any]) -> Claimed:
+    if reply[1] == b"unknown":
+        return Claimed(known=False, park_until_ms=0, more=False, claims=[])
+    claims = [
+        Claim(
+            id=job[0].decode("utf-8", "replace"),
+            key=job[1].decode("utf-8", "replace"),
+            task=job[2].decode("utf-8", "replace"),
+            deadline_ms=int(job[3]),
+            attempt=int(job[4]),
+            fence=int(job[5]),
+            fails=whole_number(job[6]),
+            payload=job[7],
+        )
+        for job in reply[3:]
+    ]
+    return Claimed(known=True, park_until_ms=reply[1], more=reply[2] == b"1", claims=claims)
+
+
+def exchange(
+    settlements: Sequence[Settlement], claiming: Call[Claimed]
+) -> Call[tuple[list[str], Claimed]]:
+    """Finish, and then carry out a :func:`claim` of the same child, in one call."""
+    child, retention_ms, *rest = claiming.args
+    args: list[Arg] = [child, retention_ms, len(settlements), *_told(settlements), *rest]
+    return Call(EXCHANGE, args, _read_exchange)
+
+
+def _read_exchange(reply: list[Any]) -> tuple[list[str], Claimed]:
+    return [word.decode() for word in reply[1]], _read_claim(reply[2])
+
+
+def finish(child: str, settlements: Iterable[Settlement], *, retention_ms: int) -> Call[list[str]]:
+    """Settle claims; the answer is each job's new state, ``stale`` or ``gone``."""
+    return Call(FINISH, [child, retention_ms, *_told(settlements)], read_words)
+
+
+def _told(settlements: Iterable[Settlement]) -> list[Arg]:
+    args: list[Arg] = []
+    for job, fence, outcome, held_us, cut, delay_ms, blob in settlements:
+        args += (job, fence, outcome, held_us, "1" if cut else "", delay_ms, blob)
+    return args
+
+
+def release(child: str, *, retention_ms: int, how: Departure = Departure.LEAVES) -> Call[int]:
+    """Retire a child's id; what it still holds goes back. The answer: how many suspects wait."""
+    return Call(load("release"), [child, retention_ms, how], lambda reply: int(reply[1]))

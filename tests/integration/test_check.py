@@ -1,0 +1,150 @@
+"""``deadq check`` on real servers."""
+
+import json
+
+import pytest
+
+from deadq import Queue
+from tests.commands import deadq_command, started
+from tests.servers import Server, binaries, wait_until
+
+JOBS = """
+from deadq import Queue
+
+shop = Queue("shop", capacity=1000)
+lax = Queue("shop", capacity=1000, allow_eviction=True)
+bare = Queue("bare", capacity=10)
+
+@shop.task(within=2.0)
+async def pay(order: str) -> str:
+    return order
+"""
+
+
+@pytest.fixture
+def check(tmp_path):
+    (tmp_path / "jobs.py").write_text(JOBS)
+
+    def run(*args, url, code=0):
+        done = deadq_command("check", *args, "--url", url, cwd=tmp_path)
+        assert (done.returncode, done.stderr) == (code, "")
+        return done.stdout
+
+    run.folder = tmp_path
+    return run
+
+
+def levels(said):
+    return {f["about"]: f["level"] for f in json.loads(said)["findings"]}
+
+
+def test_what_was_looked_at_is_printed(check, valkey_server):
+    with valkey_server.client() as client:
+        client.flushall()
+    said = check("jobs:shop", "--rate", "10", url=valkey_server.url)
+    for line in (
+        "queue shop",
+        "ok      version: Valkey ",
+        "ok      eviction: noeviction",
+        "warning persistence: no append-only file",
+        "-> appendonly yes, ",
+        "ok      clock: ",
+        "ok      rights: ",
+        "ok      tasks: pay: within 2 s, not measured yet",
+        "warning workers: nobody works on the queue",
+        "warning memory: no job tells what one takes",
+    ):
+        assert line in said
+
+
+def test_a_queue_at_work_is_judged_by_what_it_does(check, valkey_server):
+    with valkey_server.client() as client:
+        client.flushall()
+    queue = Queue("shop", capacity=1000, url=valkey_server.url)
+
+    @queue.task(within=2.0)
+    async def pay(order: str) -> str: ...
+
+    command = ("work", "jobs:shop", "--concurrency", "2", "--url", valkey_server.url)
+    with started(*command, cwd=check.folder) as worker:
+        try:
+            wait_until(lambda: queue.stats().slots == 2, "the worker")
+            for order in range(20):
+                pay.call(str(order))
+            judged = json.loads(check("jobs:shop", "--json", url=valkey_server.url))
+            by_about = {f["about"]: f for f in judged["findings"]}
+            assert "p95 0." in by_about["tasks"]["found"]
+            assert by_about["workers"]["found"] == "2 slots"
+            assert by_about["memory"]["found"].startswith("0 jobs a second, ")
+            planned = check("jobs:shop", "--json", "--rate", "1e9", url=valkey_server.url, code=1)
+            assert levels(planned)["memory"] == "fault"
+            light = ("jobs:shop", "--json", "--rate", "1e3", "--bytes", "1")
+            assert levels(check(*light, url=valkey_server.url))["memory"] == "ok"
+        finally:
+            worker.terminate()
+            worker.communicate(timeout=10)
+            queue.close()
+
+
+@pytest.mark.parametrize("version", ["valkey9", "redis62"])
+def test_a_server_that_may_evict_is_at_fault_and_no_traceback(check, version):
+    if version not in binaries():
+        pytest.skip(f"this machine has no {version}")
+    with Server(binaries()[version], config={"maxmemory-policy": "allkeys-lru"}) as server:
+        assert levels(check("jobs:shop", "--json", url=server.url, code=1))["eviction"] == "fault"
+        with server.client() as client:
+            assert client.keys("*") == []
+        lax = levels(check("jobs:lax", "--json", url=server.url, code=1))
+        assert lax == lax | {"eviction": "warning", "tasks": "fault"}
+
+
+def test_a_queue_without_tasks_is_at_fault(check, valkey_server):
+    assert levels(check("jobs:bare", "--json", url=valkey_server.url, code=1))["tasks"] == "fault"
+
+
+def test_with_an_append_only_file_it_says_what_a_power_loss_costs(check):
+    with Server(binaries()["valkey9"], aof=True, config={"appendfsync": "always"}) as server:
+        said = check("jobs:shop", "--rate", "1", url=server.url)
+    assert "ok      persistence: append-only file, nothing acknowledged is lost" in said
+
+
+def test_a_user_without_rights_is_at_fault(check):
+    """He may run scripts, and not all that they do."""
+    with Server(binaries()["valkey9"]) as server:
+        with server.client() as client:
+            client.acl_setuser(
+                "clerk",
+                enabled=True,
+                passwords=["+pw"],
+                keys=["deadq:{shop}:*"],
+                channels=["deadq:{shop}:*"],
+                commands=["+@all", "-zadd", "-rpush"],
+            )
+        url = server.url.replace("unix://", "unix://clerk:pw@")
+        said = check("jobs:shop", "--json", url=url, code=1)
+        (rights,) = [f for f in json.loads(said)["findings"] if f["about"] == "rights"]
+        assert (rights["level"], rights["found"]) == ("fault", "the user may not run ZADD, RPUSH")
+
+
+def test_a_trial_leaves_nothing_behind(check, valkey_server):
+    with valkey_server.client() as client:
+        client.flushall()
+        check("jobs:shop", "--rate", "1", url=valkey_server.url)
+        assert client.keys("*") == []
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "says"),
+    [
+        (["shop"], 2, "check looks at the queue's own settings: give MODULE:QUEUE"),
+        (["jobs:nix"], 2, "no queue `nix` in module jobs; it has: "),
+        (["jobs:shop", "--rate", "0"], 2, "rate must be more than 0"),
+        (["jobs:shop", "--bytes", "nan"], 2, "bytes must be finite, not nan"),
+        (["jobs:shop", "--url", "redis://127.0.0.1:1"], 1, "the server cannot be reached"),
+    ],
+)
+def test_a_wrong_request_is_one_line(check, args, code, says):
+    done = deadq_command("check", *args, cwd=check.folder)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert says in done.stderr
+    assert done.stderr.count("\n") == 1

@@ -1,0 +1,345 @@
+"""Commands that look at a queue and steer it, as an operator meets them: real processes."""
+
+import json
+import os
+import pty
+import subprocess
+
+import pytest
+
+from deadq import Deadline, JobFailed, Paused, Queue, State
+from tests.commands import COMMAND, deadq_command, environment, started
+from tests.servers import wait_until
+
+JOBS = """
+import asyncio
+from deadq import Queue, Retry, current_job
+
+checkout = Queue("checkout", capacity=50, retention=7200.0)
+
+@checkout.task(within=30.0)
+async def pay(order: str, fails: bool = False) -> str:
+    await current_job().unit("charge", charge, order)
+    if fails:
+        raise ValueError(f"no money for {order}")
+    return order
+
+@checkout.task(within=30.0)
+async def slow(seconds: float) -> str:
+    await asyncio.sleep(seconds)
+    return "done"
+
+@checkout.task(within=30.0, retries=1)
+async def hold() -> None:
+    await current_job().unit("charge", charge, "17")
+    raise Retry(after=20.0)
+
+async def charge(order: str) -> str:
+    return order
+"""
+
+
+class Desk:
+    """A queue on an emptied server, the commands that steer it, and workers for it."""
+
+    def __init__(self, folder, url):
+        (folder / "jobs.py").write_text(JOBS)
+        self.folder, self.url = folder, url
+        self.queue = Queue("checkout", capacity=50, url=url, retention=7200.0)
+
+        @self.queue.task(within=30.0)
+        async def pay(order: str, fails: bool = False) -> str: ...
+
+        @self.queue.task(within=30.0)
+        async def slow(seconds: float) -> str: ...
+
+        @self.queue.task(within=30.0, retries=1)
+        async def hold() -> None: ...
+
+        self.pay, self.slow, self.hold = pay, slow, hold
+
+    def command(self, *args):
+        return deadq_command(*args, cwd=self.folder, DEADQ_URL=self.url)
+
+    def said(self, *args, code=0):
+        done = self.command(*args)
+        assert (done.returncode, done.stderr) == (code, "")
+        return done.stdout
+
+    def json(self, *args, code=0):
+        return json.loads(self.said(*args, "--json", code=code))
+
+    def worker(self):
+        worker = started("work", "jobs:checkout", cwd=self.folder, DEADQ_URL=self.url)
+        assert worker.stderr.readline().startswith("deadq: working on queue checkout")
+        return worker
+
+    def fail(self, *orders):
+        """Jobs that end on the dead list."""
+        for order in orders:
+            with pytest.raises(JobFailed):
+                self.pay.options(key=order).call(order, fails=True)
+
+
+@pytest.fixture
+def desk(tmp_path, valkey_server):
+    with valkey_server.client() as client:
+        client.flushall()
+    made = Desk(tmp_path, valkey_server.url)
+    yield made
+    made.queue.close()
+
+
+@pytest.fixture
+def staffed(desk):
+    """A desk with a worker."""
+    worker = desk.worker()
+    yield desk
+    worker.terminate()
+    worker.communicate(timeout=10)
+
+
+# Looking.
+
+
+def test_jobs_are_listed(desk):
+    desk.pay.options(key="later", within=20.0).enqueue("1")
+    desk.pay.options(key="sooner", within=10.0).enqueue("2")
+    listed = desk.json("jobs", "checkout")
+    assert [(job["key"], job["task"], job["state"]) for job in listed] == [
+        ("sooner", "pay", "ready"),
+        ("later", "pay", "ready"),
+    ]
+    assert 5 < listed[0]["remaining_s"] < 10
+
+    for_people = desk.said("jobs", "jobs:checkout")
+    assert "queue checkout: 2 unfinished jobs" in for_people
+    assert for_people.index("sooner") < for_people.index("later")
+
+
+def test_jobs_of_one_state_and_no_more_than_asked_for_are_listed(staffed):
+    slow = staffed.slow.options(key="slow").enqueue(20.0)
+    wait_until(lambda: slow.state() is State.RUNNING, "the slow job to start")
+    staffed.pay.options(key="put off", not_before=Deadline.after(10.0)).enqueue("1")
+    (running,) = staffed.json("jobs", "checkout", "--state", "running")
+    assert (running["key"], running["state"]) == ("slow", "running")
+    assert running["worker"].rpartition(":")[2].isdigit()
+    assert [j["key"] for j in staffed.json("jobs", "checkout", "--state", "later")] == ["put off"]
+    assert len(staffed.json("jobs", "checkout", "--limit", "1")) == 1
+    slow.cancel()
+
+
+def test_a_job_is_shown_by_its_key_or_its_id(staffed):
+    job = staffed.pay.options(key="order [17]").enqueue("17")
+    assert job.result() == "17"
+    by_key, by_id = (staffed.json("show", "checkout", name) for name in (job.key, job.id))
+    for changing in ("remaining_s", "kept_s"):
+        by_key.pop(changing), by_id.pop(changing)
+    assert by_key == by_id
+    assert (by_key["state"], by_key["attempts"], by_key["key"]) == ("done", 1, "order [17]")
+    (unit,) = by_key["units"]
+    assert (unit["name"], unit["state"]) == ("charge", "done")
+
+    for_people = staffed.said("show", "checkout", "order [17]")
+    assert f"job {job.id}" in for_people
+    for row in ("order [17]", "unit charge", "done, begun 2", "deadline", "kept for"):
+        assert row in for_people
+
+
+def words(text):
+    """Those of a table."""
+    return set(text.split())
+
+
+def test_the_dead_are_listed_the_newest_first(staffed):
+    staffed.fail("a", "b")
+    listed = staffed.json("dead", "checkout")
+    assert [(job["key"], job["error_type"]) for job in listed] == [
+        ("b", "ValueError"),
+        ("a", "ValueError"),
+    ]
+    assert len(staffed.json("dead", "checkout", "--limit", "1")) == 1
+    for_people = words(staffed.said("dead", "checkout"))
+    assert {"a", "b", "failed", "ValueError:"} <= for_people
+    assert staffed.json("show", "checkout", "a")["error_message"] == "no money for a"
+
+
+# Steering.
+
+
+def test_a_job_that_waits_is_cancelled(desk):
+    job = desk.pay.options(key="17").enqueue("17")
+    assert desk.said("cancel", "jobs:checkout", "17") == "deadq: 17: cancelled, it never starts\n"
+    assert job.state() is State.CANCELLED
+
+
+def test_a_job_that_has_ended_is_not_cancelled(staffed):
+    staffed.pay.options(key="17").call("17")
+    told = staffed.said("cancel", "jobs:checkout", "17", code=1)
+    assert told == "deadq: 17: too late, it is done\n"
+
+
+def test_a_cancelled_job_keeps_its_units_as_long_as_the_queue_says(staffed):
+    """A repeat of it must not have its effect once more."""
+    job = staffed.hold.options(key="held").enqueue()
+    wait_until(lambda: job.state() is State.LATER, "it to wait for its second attempt")
+    staffed.json("cancel", "jobs:checkout", "held")
+    assert job.state() is State.CANCELLED
+    assert staffed.queue.show(job.id).kept_s > 7_000
+    waits = staffed.pay.options(key="waits", not_before=Deadline.after(20.0)).enqueue("1")
+    staffed.json("cancel", "jobs:checkout", "waits")
+    assert staffed.queue.show(waits.id).kept_s <= 60.0  # nothing has happened yet
+
+
+def test_several_are_cancelled_and_one_that_runs_is_interrupted(staffed):
+    slow = staffed.slow.options(key="slow").enqueue(20.0)
+    wait_until(lambda: slow.state() is State.RUNNING, "the slow job to start")
+    put_off = staffed.pay.options(key="put off", not_before=Deadline.after(10.0)).enqueue("1")
+    told = staffed.json("cancel", "jobs:checkout", "slow", put_off.id)
+    assert [(one["key"], one["state"]) for one in told] == [
+        ("slow", "running"),
+        ("put off", "cancelled"),
+    ]
+    wait_until(lambda: slow.state() is State.CANCELLED, "the slow job to be interrupted")
+
+
+def test_a_dead_job_is_requeued_and_its_unit_does_not_run_again(staffed):
+    staffed.fail("a", "b")
+    assert staffed.said("requeue", "jobs:checkout", "a", "--within", "5") == (
+        "deadq: requeued 1 of 1 jobs, 5 s each\n"
+    )
+    failures = ("finished:failed", 3)
+    wait_until(lambda: failures in staffed.queue.stats().counters.items(), "it to fail again")
+    assert [job["key"] for job in staffed.json("dead", "checkout")] == ["a", "b"]
+
+
+def test_all_dead_jobs_are_requeued_with_the_time_that_is_given(staffed):
+    staffed.fail("a", "b", "c")
+    staffed.queue.pause()
+    refused = staffed.json("requeue", "jobs:checkout", "--all", code=1)
+    assert (refused["requeued"], len(refused["refused"])) == ([], 3)
+    assert all("paused" in reason for reason in refused["refused"].values())
+    staffed.queue.resume()
+    assert len(staffed.json("requeue", "jobs:checkout", "--all", "--within", "7")["requeued"]) == 3
+    for key in "abc":
+        shown = staffed.json("show", "checkout", key)
+        assert 2.0 < shown["remaining_s"] < 7.0
+
+
+def test_a_queue_is_paused_and_resumed(desk):
+    assert desk.said("pause", "checkout") == "deadq: queue checkout refuses new jobs\n"
+    with pytest.raises(Paused):
+        desk.pay.enqueue("1")
+    assert desk.json("resume", "checkout") == {"queue": "checkout", "paused": False}
+    desk.pay.enqueue("1")
+
+
+def test_a_queue_is_drained(staffed):
+    jobs = [staffed.slow.enqueue(0.3) for _ in range(3)]
+    drained = staffed.json("drain", "checkout")
+    assert drained == {"queue": "checkout", "paused": True, "unfinished": 0}
+    assert [job.state() for job in jobs] == [State.DONE] * 3
+    with pytest.raises(Paused):
+        staffed.pay.enqueue("1")
+    assert staffed.said("drain", "checkout").startswith("deadq: queue checkout is empty, and ")
+
+
+def test_a_queue_that_nobody_works_on_is_not_drained_in_time(desk):
+    desk.pay.enqueue("1")
+    assert desk.said("drain", "checkout", "--timeout", "0.2", code=1) == (
+        "deadq: queue checkout: 1 jobs are unfinished after 0.2 s\n"
+    )
+
+
+def test_on_a_terminal_a_bar_is_drawn(desk):
+    desk.pay.enqueue("1")
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [*COMMAND, "drain", "checkout", "--timeout", "0.3"],
+        cwd=desk.folder,
+        env=environment(DEADQ_URL=desk.url, TERM="xterm"),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    drawn = b""
+    try:
+        while piece := os.read(ours, 4096):
+            drawn += piece
+    except OSError:  # a terminal whose other end is closed
+        pass
+    os.close(ours)
+    process.communicate(timeout=10)
+    assert process.returncode == 1
+    assert b"drain" in drawn
+    assert b"0/1" in drawn
+
+
+# Wrong requests.
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "says"),
+    [
+        (["show", "checkout", "nix"], 1, "queue checkout has no job with the id or key `nix`; "),
+        (
+            ["cancel", "jobs:checkout", "nix"],
+            1,
+            "queue checkout has no job with the id or key `nix`; ",
+        ),
+        (["cancel", "jobs:checkout"], 2, "Missing argument 'JOB...'"),
+        (["jobs", "checkout", "--state", "done"], 2, "no job is unfinished in state 'done': name "),
+        (["jobs", "checkout", "--limit", "-1"], 2, "limit must lie between 0 and "),
+        (["dead", "checkout", "--limit", "-1"], 2, "limit must lie between 0 and "),
+        (["jobs", ""], 2, "queue name must not be empty"),
+        (["pause", "nope:x"], 2, "no module `nope` in "),
+        (["cancel", "checkout", "a"], 2, "the queue's own settings say: give MODULE:QUEUE"),
+        (["requeue", "checkout", "a"], 2, "needs the queue's own settings: give MODULE:QUEUE"),
+        (["requeue", "jobs:checkout"], 2, "name the jobs to requeue by id or key, or give --all"),
+        (["requeue", "jobs:checkout", "a", "--all"], 2, "name the jobs to requeue by id or key, "),
+        (["requeue", "jobs:checkout", "--all", "--within", "0"], 2, "within must be more than 0 "),
+        (["drain", "checkout", "--timeout", "nan"], 2, "timeout must be finite, not nan"),
+    ],
+)
+def test_a_wrong_request_is_one_line(args, code, says, desk):
+    done = desk.command(*args)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert done.stderr.startswith("deadq: ")
+    assert says in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+HOSTILE = ["{a}", "a b", "né", "a:b:c", "a\nb", "*", "x" * 200, "../..", "-", "\x1b[31m"]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("command", ["stats", "jobs", "dead", "pause", "resume", "drain"])
+def test_a_hostile_queue_name_does_no_harm(command, name, desk):
+    done = desk.command(command, "--json", "--", name)
+    assert done.returncode in (0, 2)
+    assert "Traceback" not in done.stderr
+    if done.returncode == 0:
+        json.loads(done.stdout)
+    else:
+        assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["jobs", "checkout"],
+        ["show", "checkout", "a"],
+        ["cancel", "jobs:checkout", "a"],
+        ["dead", "checkout"],
+        ["pause", "checkout"],
+        ["resume", "checkout"],
+        ["drain", "checkout"],
+        ["requeue", "jobs:checkout", "--all"],
+    ],
+)
+def test_without_a_server_it_is_one_line_and_exit_1(args, desk):
+    done = desk.command(*args, "--url", "redis://127.0.0.1:1")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("deadq: the server cannot be reached")
+    assert done.stderr.count("\n") == 1

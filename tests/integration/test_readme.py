@@ -1,0 +1,128 @@
+"""The README's words about code are run, not believed."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.servers import Server
+
+README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def shop(tmp_path: Path, valkey_server: Server, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the README's shop.py, and a server for it."""
+    with valkey_server.client() as client:
+        client.flushall()
+    monkeypatch.setenv("DEADQ_URL", valkey_server.url)
+    source = next(block for block in blocks("python") if block.startswith("# shop.py"))
+    (tmp_path / "shop.py").write_text(source, encoding="utf-8")
+    return tmp_path
+
+
+def run(code: str, folder: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_first_two_sh_blocks_are_the_demo_and_the_tests_one_line_each() -> None:
+    first, second = blocks("sh")[:2]
+    assert first.count("\n") == second.count("\n") == 1
+    assert first.endswith("deadq demo\n")
+    assert "pytest" in second
+
+
+def test_a_request_handler_gets_its_receipt_from_a_worker(shop: Path) -> None:
+    handler = next(block for block in blocks("python") if "in a request handler" in block)
+    out = run(
+        f"{handler}\n"
+        "import asyncio\nfrom deadq import Worker\nfrom shop import queue\n"
+        "async def main():\n"
+        "    worker = Worker(queue)\n"
+        "    running = asyncio.create_task(worker.arun())\n"
+        "    print(await checkout('17', 999))\n"
+        "    worker.stop()\n    await running\n    await queue.aclose()\n"
+        "asyncio.run(main())\n",
+        shop,
+    )
+    assert out == "(200, {'order': '17', 'paid': 999})\n"
+
+
+def test_sync_code_gets_a_handle(shop: Path) -> None:
+    script = next(block for block in blocks("python") if "job.duplicate" in block)
+    job, state, duplicate = run(script, shop).split()
+    assert (len(job), state, duplicate) == (32, "ready", "False")
+
+
+def test_the_example_of_testing_holds() -> None:
+    example = next(block for block in blocks("python") if "testing.clock()" in block)
+    exec(compile(example, "README.md", "exec"), {})  # its own asserts are the test
+    assert "assert job.result() == 42" in example
+
+
+def test_the_dead_list_can_be_replayed(shop: Path) -> None:
+    example = next(block for block in blocks("python") if "queue.replay(" in block)
+    out = run(
+        "import asyncio\nfrom deadq import JobFailed, Worker\nimport shop\n"
+        "async def no_money(order_id, cents):\n    raise LookupError('no money')\n"
+        "async def work(then):\n"
+        "    worker = Worker(shop.queue)\n"
+        "    running = asyncio.create_task(worker.arun())\n"
+        "    await then()\n"
+        "    worker.stop()\n    await running\n    await shop.queue.aclose()\n"
+        "pay = shop.pay\n"
+        "async def fail():\n"
+        "    shop.pay = no_money\n"
+        "    job = await shop.charge.options(key='order-17').aenqueue('17', 999)\n"
+        "    try:\n        await job.aresult()\n"
+        "    except JobFailed as failure:\n        print(failure.type_name)\n"
+        "asyncio.run(work(fail))\n"
+        f"{example}\n"
+        "print(queue.dead(), queue.stats().ready)\n",
+        shop,
+    )
+    assert out == "LookupError\norder-17 charge failed LookupError no money\n[] 1\n"
+
+
+def test_every_python_block_is_run_by_a_test_above() -> None:
+    assert len(blocks("python")) == 5
+
+
+def test_the_acl_of_the_readme_is_enough_for_a_queue_and_its_worker(
+    shop: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stated = re.search(r"An ACL for one\n  queue: `(.*?)`", README, re.DOTALL)
+    assert stated is not None
+    rules = stated[1].replace("{name}", "{checkout}").split()
+    with server.client() as client:
+        client.execute_command(
+            "ACL", "SETUSER", "shop", "reset", "resetchannels", "on", ">secret", *rules
+        )
+    path = server.url.removeprefix("unix://")
+    monkeypatch.setenv("DEADQ_URL", f"unix://shop:secret@{path}")
+    out = run(
+        "import asyncio\nfrom deadq import Worker\nfrom shop import charge, queue\n"
+        "async def main():\n"
+        "    worker = Worker(queue)\n"
+        "    running = asyncio.create_task(worker.arun())\n"
+        "    print(await charge.acall('17', 999))\n"
+        "    worker.stop()\n    await running\n    await queue.aclose()\n"
+        "asyncio.run(main())\n",
+        shop,
+    )
+    assert out == "{'order': '17', 'paid': 999}\n"

@@ -1,0 +1,52 @@
+"""The scripts on a real server against the design in plain Python, over random sequences.
+
+pytest tests/model            some sequences
+pytest tests/model -m slow    more and longer ones
+
+Both are the same each time, so that a fault found is a fault of the change at hand. To go further
+afield, raise ``max_examples`` and set ``derandomize=False`` below.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from tests.model.machine import QueueMachine
+from tests.scripts.world import World
+
+QUICK = settings(
+    max_examples=200,
+    stateful_step_count=40,
+    derandomize=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    phases=(Phase.generate, Phase.shrink),
+)
+THOROUGH = settings(QUICK, max_examples=400, stateful_step_count=60)
+
+
+@pytest.fixture(params=["valkey9", "redis62"])
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
+    shared = "valkey_server" if request.param == "valkey9" else "redis62_server"
+    with request.getfixturevalue(shared).client() as client:
+        yield World(client)
+
+
+def run(on: World, profile: settings) -> None:
+    class Machine(QueueMachine):
+        world = on
+
+    run_state_machine_as_test(Machine, settings=profile)
+
+
+def test_the_scripts_do_what_the_design_says(world):
+    run(world, QUICK)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_scripts_do_what_the_design_says_over_many_more_sequences(world):
+    run(world, THOROUGH)

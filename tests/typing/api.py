@@ -1,0 +1,335 @@
+"""The public face as types see it. Never run, only type-checked.
+
+Every ``type: ignore`` has to be needed: without it that line is an error.
+"""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any, assert_type
+
+import deadq
+from deadq import (
+    BoundCall,
+    Cancelled,
+    Criticality,
+    CurrentJob,
+    DeadJob,
+    Deadline,
+    DeadlineExceeded,
+    DeadlineExpired,
+    DeadqError,
+    Interrupt,
+    JobFailed,
+    JobGone,
+    JobHandle,
+    JobReport,
+    KeyReused,
+    LeaseLost,
+    ListedJob,
+    Paused,
+    PayloadTooLarge,
+    Prepared,
+    Queue,
+    QueueFull,
+    Rejected,
+    Retry,
+    RetryDenied,
+    State,
+    StoreUnavailable,
+    Task,
+    UnitError,
+    UnitInDoubt,
+    UnitReport,
+    Unmeetable,
+    Worker,
+    current_job,
+    unit,
+)
+
+queue = Queue("checkout", capacity=64)
+tuned = Queue(
+    "tuned",
+    capacity=1,
+    url="redis://localhost",
+    order="fifo",
+    admission="cap",
+    retention=60,
+    lease=1.5,
+    max_payload=1000,
+    horizon=60.0,
+    allow_eviction=True,
+)
+Queue("q", capacity="64")  # type: ignore[arg-type]
+Queue("q", capacity=1, order="lifo")  # type: ignore[arg-type]
+Queue("q", capacity=1, admission="none")  # type: ignore[arg-type]
+Queue("q")  # type: ignore[call-arg]
+Queue("q", 64)  # type: ignore[call-arg]
+Queue("q", capacity=1, capazity=2)  # type: ignore[call-arg]
+Queue(5, capacity=1)  # type: ignore[arg-type]
+
+# Declaring.
+
+
+@queue.task(
+    name="charge",
+    within=2.0,
+    retries=2,
+    timeout=1.0,
+    retry_on=(OSError, TimeoutError),
+    criticality="critical",
+    backoff=lambda n: 0.1 * n,
+    on_crash="fail",
+)
+async def charge(order_id: str, cents: int, *, note: str = "") -> dict[str, int]:
+    """A coroutine function with settings."""
+    return {order_id: cents}
+
+
+@queue.task
+def plain(order_id: str, cents: int = 0) -> str:
+    """A plain function without settings."""
+    return f"{order_id}{cents}"
+
+
+@queue.task
+async def nothing() -> None:
+    """A coroutine function without settings, arguments or result."""
+
+
+@queue.task(within="2")  # type: ignore[call-overload, untyped-decorator]
+async def badly_declared() -> None:
+    """A setting of the wrong type."""
+
+
+@queue.task(on_crash="never")  # type: ignore[call-overload, untyped-decorator]
+async def oddly_declared() -> None:
+    """A word that means nothing."""
+
+
+@queue.lifespan
+@asynccontextmanager
+async def pools() -> AsyncIterator[None]:
+    """What handlers need."""
+    yield
+
+
+@queue.lifespan
+def plain_pools() -> Iterator[None]:
+    """What handlers need."""
+    yield
+
+
+charged: Task[..., dict[str, int]] = charge
+
+# Submitting, in blocking code.
+
+
+def submitting() -> None:
+    """The handler's own signature, everywhere."""
+    job = charge.enqueue("17", 999, note="x")
+    assert_type(job, JobHandle[dict[str, int]])
+    assert_type(job.result(), dict[str, int])
+    assert_type(job.result(timeout=0), dict[str, int])
+    assert_type(charge.call("17", cents=999), dict[str, int])
+    assert_type(plain.call("17"), str)
+    assert_type(plain.enqueue("17", 5), JobHandle[str])
+    assert_type(nothing.enqueue(), JobHandle[None])
+    bound = charge.options(
+        key="order-17",
+        within=1.5,
+        not_before=datetime.now(UTC),
+        criticality="sheddable",
+        retries=0,
+    )
+    assert_type(bound.enqueue("17", 999), JobHandle[dict[str, int]])
+    assert_type(bound.call("17", 999), dict[str, int])
+    assert_type(bound.bind("17", 999), Prepared[dict[str, int]])
+    assert_type(bound.enqueue_many([("17", 999)]), list[JobHandle[dict[str, int]] | Rejected])
+    charge.options(deadline=Deadline.after(2)).enqueue("17", 999)
+    charge.options(deadline=datetime.now(UTC)).enqueue("17", 999)
+    charge.options(deadline=1_900_000_000_000).enqueue("17", 999)
+    charge.options(criticality=Criticality.SHEDDABLE).enqueue("17", 999)
+    for outcome in queue.enqueue_many([charge.bind("17", 1), plain.bind("18", 2)]):
+        if isinstance(outcome, Rejected):
+            assert_type(outcome.reason, str)
+            assert_type(outcome.retry_after, float | None)
+
+
+def wrong_submits() -> None:
+    """Each of these must be an error to a type checker."""
+    charge.enqueue("17")  # type: ignore[call-arg]
+    charge.enqueue(17, 999)  # type: ignore[arg-type]
+    charge.enqueue("17", "999")  # type: ignore[arg-type]
+    charge.enqueue("17", 999, "x")  # type: ignore[call-arg]
+    charge.enqueue("17", 999, nota="x")  # type: ignore[call-arg]
+    charge.enqueue("17", 999, note=5)  # type: ignore[arg-type]
+    charge.enqueue()  # type: ignore[call-arg]
+    charge.call("17")  # type: ignore[call-arg]
+    charge.call("17", None)  # type: ignore[arg-type]
+    charge.bind("17", b"9")  # type: ignore[arg-type]
+    plain.enqueue()  # type: ignore[call-arg]
+    plain.enqueue("17", 5, 6)  # type: ignore[call-arg]
+    nothing.enqueue(1)  # type: ignore[call-arg]
+    charge.options(key="k").enqueue("17")  # type: ignore[call-arg]
+    charge.options(key="k").enqueue("17", 1.5)  # type: ignore[arg-type]
+    charge.options(key=5).enqueue("17", 1)  # type: ignore[arg-type]
+    charge.options(within="1").enqueue("17", 1)  # type: ignore[arg-type]
+    charge.options(withn=1).enqueue("17", 1)  # type: ignore[call-arg]
+    charge.options(deadline="soon").enqueue("17", 1)  # type: ignore[arg-type]
+    charge.options(not_before="soon").enqueue("17", 1)  # type: ignore[arg-type]
+    charge.options(retries=1.5).enqueue("17", 1)  # type: ignore[arg-type]
+    charge.options("key").enqueue("17", 1)  # type: ignore[call-arg]
+    charge.enqueue("17", 1).result("5")  # type: ignore[arg-type]
+    charge.enqueue("17", 1).key = "other"  # type: ignore[misc]
+    queue.enqueue_many([("17", 1)])  # type: ignore[list-item]
+
+
+# Submitting, in asyncio code.
+
+
+async def concurrently() -> None:
+    """The same, awaited."""
+    job = await charge.options(key="order-17").aenqueue("17", 999)
+    assert_type(job, JobHandle[dict[str, int]])
+    assert_type(await job.aresult(), dict[str, int])
+    assert_type(await job.astate(), State)
+    assert_type(await job.acancel(), bool)
+    await job.aleave()
+    assert_type(await charge.acall("17", 999), dict[str, int])
+    assert_type(await plain.acall("17"), str)
+    assert_type(await charge.abind("17", 999), Prepared[dict[str, int]])
+    outcomes = await charge.aenqueue_many([("17", 1)])
+    assert_type(outcomes, list[JobHandle[dict[str, int]] | Rejected])
+    await queue.aenqueue_many([charge.bind("17", 1)])
+    assert_type(await queue.adead(5), list[DeadJob])
+    assert_type(await queue.areplay("id", within=1), JobHandle[Any])
+    await queue.aclose()
+    await charge.aenqueue("17")  # type: ignore[call-arg]
+    await charge.aenqueue("17", "999")  # type: ignore[arg-type]
+    await charge.acall(17, 999)  # type: ignore[arg-type]
+    await charge.options(key="k").acall("17", 999, "x")  # type: ignore[call-arg]
+    await charge.options(key="k").aenqueue("17", cent=1)  # type: ignore[call-arg]
+
+
+# Handles, deadlines, the running job.
+
+
+def handles(job: JobHandle[str], call: BoundCall[[int], str]) -> None:
+    """What a caller may ask."""
+    assert_type(job.id, str)
+    assert_type(job.key, str)
+    assert_type(job.duplicate, bool)
+    assert_type(job.deadline, Deadline)
+    assert_type(job.state(), State)
+    assert_type(job.state().final, bool)
+    assert_type(job.cancel(), bool)
+    job.leave()
+    assert_type(call.call(5), str)
+    call.call("5")  # type: ignore[arg-type]
+
+
+def deadlines() -> None:
+    """Instants."""
+    deadline = Deadline.after(1.5)
+    assert_type(deadline.remaining(), float)
+    assert_type(deadline.expired, bool)
+    assert_type(deadline.child(), Deadline | None)
+    assert_type(deadline.tighten(Deadline.at(datetime.now(UTC))), Deadline)
+    assert_type(Deadline.current(), Deadline | None)
+    with deadline.scope() as inner:
+        assert_type(inner, Deadline)
+    Deadline.after("5")  # type: ignore[arg-type]
+    Deadline.at("soon")  # type: ignore[arg-type]
+    deadline.child(reserve="1")  # type: ignore[arg-type]
+    deadline.child().remaining()  # type: ignore[union-attr]
+
+
+async def pay(order_id: str, cents: int) -> str:
+    """Changes state."""
+    return f"{order_id}{cents}"
+
+
+@unit(needs=0.2)
+async def as_unit(order_id: str) -> int:
+    """Inside a job a unit, outside a plain call."""
+    return len(order_id)
+
+
+async def handler() -> None:
+    """What a handler may do."""
+    job = current_job()
+    assert_type(job, CurrentJob)
+    assert_type(job.attempt, int)
+    assert_type(job.fence, int)
+    assert_type(job.deadline, Deadline)
+    assert_type(job.unit_key("charge"), str)
+    job.check()
+    assert_type(await job.unit("charge", pay, "17", 999, needs=0.2, on_doubt="fail"), str)
+    assert_type(await as_unit("17"), int)
+    await as_unit(17)  # type: ignore[arg-type]
+    raise Retry(after=0.5)
+
+
+def plain_handler(order_id: str) -> object:
+    """What a handler in a process of its own may do when it is interrupted."""
+    try:
+        return plain(order_id, 1)
+    except Interrupt:
+        current_job().check()
+        raise
+
+
+def errors(error: DeadqError) -> str:
+    """Every error and what it tells."""
+    match error:
+        case QueueFull() | Unmeetable() | DeadlineExpired() | KeyReused() | Paused():
+            return error.reason
+        case PayloadTooLarge() | StoreUnavailable():
+            return str(error.retry_after)
+        case DeadlineExceeded():
+            return "".join(error.units)
+        case JobFailed():
+            return error.type_name + error.message + error.traceback
+        case RetryDenied():
+            return error.reason
+        case Cancelled() | JobGone() | LeaseLost() | UnitError() | UnitInDoubt():
+            return str(error)
+        case _:
+            return deadq.__version__
+
+
+def working() -> None:
+    """Workers and the queue's own methods."""
+    worker = Worker(queue, concurrency=8, grace=5.0)
+    worker.run()
+    worker.stop()
+    Worker(charge)  # type: ignore[arg-type]
+    Worker(queue, concurrency="8")  # type: ignore[arg-type]
+    assert_type(queue.stats().live, int)
+    assert_type(queue.stats().suspects, int)
+    (job,) = queue.dead(limit=1)
+    assert_type(job, DeadJob)
+    assert_type(job.state, State)
+    assert_type(job.error_type, str | None)
+    assert_type(job.ended_ms, int)
+    assert_type(queue.replay(job, within=2.0), JobHandle[Any])
+    assert_type(queue.replay(job.id, deadline=datetime.now(UTC)), JobHandle[Any])
+    queue.replay(job, 2.0)  # type: ignore[call-arg]
+    queue.replay(job, within="2")  # type: ignore[arg-type]
+    queue.replay(17, within=2.0)  # type: ignore[arg-type]
+    queue.dead(limit="all")  # type: ignore[arg-type]
+    (listed,) = queue.jobs(State.READY, limit=1)
+    assert_type(listed, ListedJob)
+    assert_type(listed.remaining_s, float)
+    assert_type(queue.jobs("running"), list[ListedJob])
+    queue.jobs(limit="all")  # type: ignore[arg-type]
+    report = queue.show(listed.id)
+    assert_type(report, JobReport | None)
+    if report is not None:
+        assert_type(report.units, tuple[UnitReport, ...])
+    queue.show(17)  # type: ignore[arg-type]
+    assert_type(queue.cancel(listed.id), State)
+    queue.pause()
+    queue.resume()
+    queue.close()
