@@ -213,13 +213,13 @@ def test_while_its_worker_is_frozen(scene):
 def test_the_wait_for_an_expired_job_ends_at_its_deadline_not_at_the_slot(scene):
     made = scene(declare)
     made.worker(concurrency=1)
-    made.tasks.nap.options(key="a", within=5.0).enqueue(1.0)
+    made.tasks.nap.options(key="a", within=5.0).enqueue(3.0)
     wait_until(lambda: made.book.starts()["a"], "a to start")
     b = made.tasks.quick.options(key="b", within=0.15).enqueue()
     begun = time.monotonic()
     with pytest.raises(DeadlineExceeded):
         b.result()
-    assert time.monotonic() - begun < 0.5
+    assert time.monotonic() - begun < 2.0
 
 
 def ready_member(made, ident):

@@ -138,7 +138,7 @@ def test_200_of_them_ahead_do_not_hold_up_the_healthy_job_and_nothing_loops(scen
     ghosts = made.tasks.ghost.options(within=1.8).enqueue_many([(i,) for i in range(200)])
     begun = time.monotonic()
     assert made.tasks.old.options(within=8.0).call("healthy") == "healthy"
-    assert time.monotonic() - begun < 0.5
+    assert time.monotonic() - begun < 1.5  # the ghosts stay for 1.8
     assert {handle.state() for handle in ghosts} == {State.STRANGE}
     with counting(made.client) as found:
         pause(1.0)

@@ -10,6 +10,7 @@ import redis
 
 from deadq import Cancelled, JobFailed, Retry, Worker, current_job
 from deadq.runtime.lease.ledger import Ledger
+from deadq.runtime.loop import async_runner
 from deadq.runtime.loop.async_runner import AsyncRunner
 from deadq.store import keys
 from tests.marks import on_newest
@@ -39,6 +40,33 @@ def with_worker(shop, test, **settings):
             await shop.queue.aclose()
 
     asyncio.run(asyncio.wait_for(main(), 20))
+
+
+@on_newest
+def test_what_cleans_up_has_its_time_when_the_worker_stops_meanwhile(shop, monkeypatch):
+    monkeypatch.setattr(async_runner, "REPEAT_S", 5.0)
+    cleaned = asyncio.Event()
+
+    async def main():
+        worker = Worker(shop.queue, grace=0)
+
+        @shop.queue.task(within=0.2)
+        async def cleans_up():
+            try:
+                await asyncio.sleep(20)
+            finally:
+                worker.stop()
+                await asyncio.sleep(0.05)
+                cleaned.set()
+
+        working = asyncio.ensure_future(worker.arun())
+        await worker.started.wait()
+        await cleans_up.aenqueue()
+        await working
+        await shop.queue.aclose()
+
+    asyncio.run(asyncio.wait_for(main(), 20))
+    assert cleaned.is_set()
 
 
 @on_newest

@@ -17,11 +17,12 @@ from deadq import Cancelled, DeadlineExceeded, JobFailed, State
 from deadq.testing.proxy import slow_proxy
 from tests.faults.unit_jobs import TWINS, adecorated, decorated
 from tests.marks import THOROUGH
+from tests.patience import slack_s
 from tests.servers import Server, binaries, wait_until
 from tests.shifts import RUNNERS, Shift, process_daily
 from tests.workers import pending
 
-SLACK_S = 0.5
+SLACK_S = slack_s(0.5)
 """What a busy machine may add."""
 
 UNIT_S = 0.6

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -25,6 +26,12 @@ MARKS: Final[dict[str, Outcome | None]] = {
 
 _LONGEST_S: Final = 1e9
 """A longer delay is as good as none: no deadline lies that far ahead."""
+
+BEGINNING_CPU_S: Final = 0.005
+"""Whoever cancels a job that runs is told that it has started: so much of it does run."""
+
+_BEGINNING_S: Final = 0.05
+"""One that waits for something has begun after so long."""
 
 _STOP_ITERATION: Final = "coroutine raised StopIteration"
 
@@ -111,10 +118,12 @@ class SyncRun(Attempt):
     __slots__ = (
         "began",
         "began_cpu",
+        "raise_at",
         "raises",
         "stubborn",
         "unit",
         "unit_late",
+        "unit_raise_at",
         "unit_recorded",
         "unit_until",
         "until",
@@ -129,16 +138,29 @@ class SyncRun(Attempt):
         """When its handler was called, and by the thread's own clock."""
         self.raises = 0
         """How often it has been interrupted."""
+        self.raise_at = -math.inf
+        """Before this it is not interrupted again: whatever cleans up has its time."""
         self.stubborn = False
         """Whether the supervisor was told that it does not leave."""
         self.unit: Callable[[Any], Any] | None = None
         """Runs a unit; made when the first one is called."""
         self.unit_until = math.inf
         """When the limit of the innermost open unit ends."""
+        self.unit_raise_at = math.inf
+        """Before this it is not interrupted, or not again."""
         self.unit_late = False
         """Whether that unit was interrupted for it."""
         self.unit_recorded = False
         """Whether another attempt's unit, for which it may be waiting, was recorded."""
+
+    def begins(self) -> bool:
+        """Whether its handler has only just been called.
+
+        By its own time, as a busy machine may let it stand still before its first line.
+        """
+        if clock.monotonic() >= self.began + _BEGINNING_S:
+            return False
+        return time.thread_time() < self.began_cpu + BEGINNING_CPU_S
 
     def expect_record(self) -> None:
         """What was recorded so far is known: only what comes from now on is news."""

@@ -29,6 +29,9 @@ log = logging.getLogger("deadq.worker")
 REPEAT_S: Final = 0.05
 """An interrupt is repeated this often (s) until the handler leaves."""
 
+_EARLY_S: Final = REPEAT_S / 10
+"""So much before its instant a loop may call a timer, by the loop's own clock."""
+
 PATIENCE: Final = 5
 """So many interrupts are enough for a handler that means to leave."""
 
@@ -119,7 +122,10 @@ class AsyncRunner:
         run.interrupt(mark)
         if run.open_units:
             return  # delivered when the last of them is on record
+        loop = asyncio.get_running_loop()
         if run.timer is not None:
+            if run.interrupts and run.timer.when() - loop.time() > _EARLY_S:
+                return  # a word in between: what is cleaning up has its time until the repeat
             run.timer.cancel()
         if run.task is not None and run.begun and not run.task.done() and not run.thread:
             run.task.cancel()
@@ -128,7 +134,6 @@ class AsyncRunner:
                 log.warning("%s: job %s does not leave", Event.STUBBORN, run.claim.id)
                 self._leave_slot(run, marked(run, self._tasks[run.claim.task].config))
                 self._stubborn()
-            loop = asyncio.get_running_loop()
             run.timer = loop.call_later(REPEAT_S, self._interrupt, run, mark)
 
     async def _execute(self, run: Run) -> None:

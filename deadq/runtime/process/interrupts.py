@@ -22,7 +22,7 @@ from typing import Any, Final
 from ... import clock
 from ...errors import Interrupt
 from ...events import Event
-from ..jobs.run import SyncRun
+from ..jobs.run import BEGINNING_CPU_S, SyncRun
 from ..lease.renewer import SAFE
 from ..ties.board import Page
 from ..ties.channel import Channel
@@ -34,12 +34,6 @@ log = logging.getLogger("deadq.worker")
 
 _UNIT_PATIENCE_S: Final = 0.25
 """So long beyond its limit a unit may take to leave."""
-
-_BEGINNING_CPU_S: Final = 0.005
-"""Whoever cancels a job that runs is told that it has started: so much of it does run."""
-
-_BEGINNING_S: Final = 0.05
-"""One that waits for something has begun after so long."""
 
 _ALONE_S: Final = 5.0
 """So long a handler may take to leave once there is no supervisor that would kill the child."""
@@ -153,10 +147,12 @@ class Interrupts:
         was."""
         outer = run.unit_until, run.unit_late
         run.unit_until, run.unit_late = min(until, outer[0]), False
+        run.unit_raise_at = run.unit_until
         self._alarm.by(run.unit_until)
         good, value = self._call(_UNIT, fn, args, {})
         late = run.unit_late
         run.unit_until, run.unit_late = outer
+        run.unit_raise_at = run.unit_until
         return good, value, late
 
     def pause(self) -> Place:
@@ -223,13 +219,14 @@ class Interrupts:
         run, place = self._hearing.run, self.place
         if run is None or frame is None or frame.f_code is _GUARD:
             return
-        if place is _HANDLER and run.mark == "cancelled" and _begins(run):
-            self._alarm.set(clock.monotonic() + _BEGINNING_CPU_S)
+        if place is _HANDLER and run.mark == "cancelled" and run.begins():
+            self._alarm.set(clock.monotonic() + BEGINNING_CPU_S)
         elif place is _HANDLER and run.mark is not None:
             self._raise(run)
-        elif place is _UNIT and clock.monotonic() >= run.unit_until:
+        elif place is _UNIT and (now := clock.monotonic()) >= run.unit_raise_at:
             run.unit_late = True
-            if clock.monotonic() >= run.unit_until + _UNIT_PATIENCE_S:
+            run.unit_raise_at = now + REPEAT_S
+            if now >= run.unit_until + _UNIT_PATIENCE_S:
                 self._tell_stubborn(run)
             raise Interrupt("the limit of this unit is over")
 
@@ -270,11 +267,15 @@ class Interrupts:
         return self._renew_at
 
     def _raise(self, run: SyncRun) -> None:
+        now = clock.monotonic()
+        if now < run.raise_at:  # some other signal
+            self._alarm.by(run.raise_at)
+            return
+        run.raise_at = now + REPEAT_S
         run.raises += 1
         if run.raises >= 2:
             self._tell_stubborn(run)
         if self._hearing.alone:
-            now = clock.monotonic()
             self._leave_by = min(self._leave_by, now + _ALONE_S)  # after its unit, if it was in one
             if now > self._leave_by:
                 os._exit(1)  # nobody else is there to end it
@@ -284,13 +285,6 @@ class Interrupts:
         if not run.stubborn:
             run.stubborn = True
             self._channel.send("stubborn", run.claim.id, run.claim.fence, run.mark or "unit")
-
-
-def _begins(run: SyncRun) -> bool:
-    """By its own time, as a busy machine may let it stand still before its first line."""
-    if clock.monotonic() >= run.began + _BEGINNING_S:
-        return False
-    return time.thread_time() < run.began_cpu + _BEGINNING_CPU_S
 
 
 def _body(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
