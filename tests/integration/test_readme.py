@@ -7,13 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.readme import README, blocks, code
 from tests.servers import Server
-
-README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-
-
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture
@@ -22,8 +17,7 @@ def shop(tmp_path: Path, valkey_server: Server, monkeypatch: pytest.MonkeyPatch)
     with valkey_server.client() as client:
         client.flushall()
     monkeypatch.setenv("DEADQ_URL", valkey_server.url)
-    source = next(block for block in blocks("python") if block.startswith("# shop.py"))
-    (tmp_path / "shop.py").write_text(source, encoding="utf-8")
+    (tmp_path / "shop.py").write_text(code("shop.py"), encoding="utf-8")
     return tmp_path
 
 
@@ -47,26 +41,16 @@ def test_the_first_two_sh_blocks_are_the_demo_and_the_tests_one_line_each() -> N
     assert "pytest" in second
 
 
-def test_a_request_handler_gets_its_receipt_from_a_worker(shop: Path) -> None:
-    handler = next(block for block in blocks("python") if "in a request handler" in block)
-    out = run(
-        f"{handler}\n"
-        "import asyncio\nfrom deadq import Worker\nfrom shop import queue\n"
-        "async def main():\n"
-        "    worker = Worker(queue)\n"
-        "    running = asyncio.create_task(worker.arun())\n"
-        "    print(await checkout('17', 999))\n"
-        "    worker.stop()\n    await running\n    await queue.aclose()\n"
-        "asyncio.run(main())\n",
-        shop,
-    )
-    assert out == "(200, {'order': '17', 'paid': 999})\n"
-
-
 def test_sync_code_gets_a_handle(shop: Path) -> None:
-    script = next(block for block in blocks("python") if "job.duplicate" in block)
+    script = next(block for block in blocks("python") if "job.state()" in block)
     job, state, duplicate = run(script, shop).split()
     assert (len(job), state, duplicate) == (32, "ready", "False")
+
+
+def test_a_deadline_is_inherited_less_the_way_back(shop: Path) -> None:
+    example = next(block for block in blocks("python") if "edge.scope()" in block)
+    assert example.count("assert ") == 2
+    run(example, shop)
 
 
 def test_the_example_of_testing_holds() -> None:
@@ -99,8 +83,23 @@ def test_the_dead_list_can_be_replayed(shop: Path) -> None:
     assert out == "LookupError\norder-17 charge failed LookupError no money\n[] 1\n"
 
 
-def test_every_python_block_is_run_by_a_test_above() -> None:
-    assert len(blocks("python")) == 5
+def test_every_python_block_is_run_by_a_test() -> None:
+    """Four of them above; the files of the quick start in test_quick_start."""
+    named = [block.partition("\n")[0] for block in blocks("python") if block.startswith("# ")]
+    files = ["shop.py", "answers.py", "app.py", "flask_app.py", "views.py"]
+    assert named == [f"# {name}" for name in files]
+    assert len(blocks("python")) == len(files) + 4
+
+
+def test_every_link_within_the_project_leads_somewhere() -> None:
+    headings = re.findall(r"^#+ (.*)", README, re.MULTILINE)
+    anchors = {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in headings}
+    targets = re.findall(r"\]\(([^)]+)\)", README)
+    assert {target[1:] for target in targets if target.startswith("#")} <= anchors
+    for target in targets:
+        assert target.startswith(("#", "https://")), target
+    for path in re.findall(r"`((?:workers|benchmarks|tests)/[\w/.]+)`", README):
+        assert (Path(__file__).parents[2] / path).exists(), path
 
 
 def test_the_acl_of_the_readme_is_enough_for_a_queue_and_its_worker(
