@@ -1,13 +1,15 @@
 """The README's words about code are run, not believed."""
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.readme import README, blocks, code
+from tests.commands import deadq_command
+from tests.readme import README, blocks, code, section
 from tests.servers import Server
 
 
@@ -81,6 +83,48 @@ def test_the_dead_list_can_be_replayed(shop: Path) -> None:
         shop,
     )
     assert out == "LookupError\norder-17 charge failed LookupError no money\n[] 1\n"
+
+
+def test_the_commands_of_an_operator_do_what_they_say(shop: Path) -> None:
+    fail = (
+        "import asyncio\nfrom deadq import JobFailed, Worker\nimport shop\n"
+        "async def no_money(order_id, cents):\n    raise LookupError('no money')\n"
+        "async def main():\n"
+        "    shop.pay = no_money\n"
+        "    worker = Worker(shop.queue)\n"
+        "    running = asyncio.create_task(worker.arun())\n"
+        "    try:\n        await shop.charge.options(key='order-17').acall('17', 999)\n"
+        "    except JobFailed:\n        pass\n"
+        "    worker.stop()\n    await running\n    await shop.queue.aclose()\n"
+        "asyncio.run(main())\n"
+    )
+    wait = "from shop import charge\ncharge.options(key='order-17', within=60).enqueue('17', 999)"
+    before = {
+        "show": wait,
+        "dead": fail,
+        "drain": "from shop import queue\nqueue.cancel('order-17')",
+    }
+    shown = {
+        "check": "noeviction",
+        "stats": "ready",
+        "jobs": "",
+        "show": "order-17",
+        "cancel": "order-17: cancelled",
+        "dead": "LookupError",
+        "requeue": "requeued 1 of 1",
+        "pause": "refuses new jobs",
+        "drain": "checkout",
+    }
+    typed = [line[8:] for line in blocks("console", section("Operate"))[0].splitlines()]
+    assert [line.split()[0] for line in typed] == list(shown)
+    for line in typed:
+        name, *args = shlex.split(line, comments=True)
+        if name in before:
+            run(before[name], shop)
+        done = deadq_command(name, *args, cwd=shop)
+        # what it checks is a test's server, which keeps nothing on disk
+        assert done.returncode == 0 or name == "check", done.stderr
+        assert shown[name] in done.stdout + done.stderr
 
 
 def test_every_python_block_is_run_by_a_test() -> None:
