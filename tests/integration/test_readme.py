@@ -85,6 +85,7 @@ def test_the_dead_list_can_be_replayed(shop: Path) -> None:
     assert out == "LookupError\norder-17 charge failed LookupError no money\n[] 1\n"
 
 
+@pytest.mark.slow
 def test_the_commands_of_an_operator_do_what_they_say(shop: Path) -> None:
     fail = (
         "import asyncio\nfrom deadq import JobFailed, Worker\nimport shop\n"
@@ -102,7 +103,7 @@ def test_the_commands_of_an_operator_do_what_they_say(shop: Path) -> None:
     before = {
         "show": wait,
         "dead": fail,
-        "drain": "from shop import queue\nqueue.cancel('order-17')",
+        "drain": f"{wait}.cancel()",
     }
     shown = {
         "check": "noeviction",
