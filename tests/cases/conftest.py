@@ -9,6 +9,7 @@ import pytest
 
 from tests.cases.support import Declare, Scene
 from tests.servers import Server
+from tests.shifts import plain_scenes
 
 
 @pytest.fixture
@@ -21,9 +22,19 @@ def valkey(valkey_server: Server) -> Server:
 
 
 @pytest.fixture
-def scene(valkey_server: Server, tmp_path: Path) -> Iterator[Callable[..., Scene]]:
+def scene(
+    request: pytest.FixtureRequest, valkey_server: Server, tmp_path: Path
+) -> Iterator[Callable[..., Any]]:
     """A factory of scenes: ``scene(declare, capacity=5, ...)``, on an emptied Valkey unless
-    ``server=`` names another."""
+    ``server=`` names another.
+
+    With the parameter "process" its workers run plain handlers in processes of their own: those
+    that the test's module names in ``PLAIN``, for each of its declarations.
+    """
+    if getattr(request, "param", "loop") == "process":
+        with plain_scenes(valkey_server, tmp_path, request.module.PLAIN) as factory:
+            yield factory
+        return
     with contextlib.ExitStack() as stack:
 
         def make(declare: Declare, *, server: Server | None = None, **settings: Any) -> Scene:

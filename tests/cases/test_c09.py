@@ -14,7 +14,7 @@ from deadq import DeadlineExceeded, State
 from deadq.testing.proxy import slow_proxy
 from tests.cases.support import sampled
 from tests.servers import wait_until
-from tests.shifts import in_processes_slowly, plain_scenes
+from tests.shifts import in_processes_slowly
 
 EXPIRED_COUNTERS = "expired:"
 
@@ -71,16 +71,6 @@ def declare_plain(queue, book):
 
 
 PLAIN = {declare: declare_plain}
-
-
-@pytest.fixture
-def scene(request, scene, valkey_server, tmp_path):
-    """The usual scene, or one whose workers run plain handlers in processes of their own."""
-    if getattr(request, "param", "loop") == "loop":
-        yield scene
-    else:
-        with plain_scenes(valkey_server, tmp_path, PLAIN) as factory:
-            yield factory
 
 
 def keyed(task, key, **options):

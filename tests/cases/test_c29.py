@@ -16,7 +16,7 @@ import pytest
 from deadq import Cancelled, DeadqError, Interrupt, QueueFull, State
 from deadq.job import MOVES
 from tests.servers import wait_until
-from tests.shifts import in_processes_slowly, plain_scenes
+from tests.shifts import in_processes_slowly
 
 
 def declare(queue, book):
@@ -61,16 +61,6 @@ def declare_plain(queue, book):
 
 
 PLAIN = {declare: declare_plain}
-
-
-@pytest.fixture
-def scene(request, scene, valkey_server, tmp_path):
-    """The usual scene, or one whose workers run plain handlers in processes of their own."""
-    if getattr(request, "param", "loop") == "loop":
-        yield scene
-    else:
-        with plain_scenes(valkey_server, tmp_path, PLAIN) as factory:
-            yield factory
 
 
 def apart(made, told):

@@ -20,7 +20,7 @@ from deadq import JobFailed, State
 from deadq.codec import EncodeError
 from tests.cases.support import counting, pause, script_calls
 from tests.servers import wait_until
-from tests.shifts import in_processes_slowly, plain_scenes
+from tests.shifts import in_processes_slowly
 
 
 class TwoArguments(Exception):
@@ -305,16 +305,6 @@ def declare_plain(queue, book):
 
 
 PLAIN = {declare: declare_plain}
-
-
-@pytest.fixture
-def scene(request, scene, valkey_server, tmp_path):
-    """The usual scene, or one whose workers run plain handlers in processes of their own."""
-    if getattr(request, "param", "loop") == "loop":
-        yield scene
-    else:
-        with plain_scenes(valkey_server, tmp_path, PLAIN) as factory:
-            yield factory
 
 
 UNTOUCHED = ("expired", "rejected", "retried", "retry_denied", "reclaimed", "stale", "malformed")

@@ -12,7 +12,7 @@ import pytest
 from deadq import DeadlineExceeded, State, Worker
 from tests.cases.support import Planter, counting, pause, script_calls
 from tests.servers import wait_until
-from tests.shifts import in_processes_slowly, plain_scenes
+from tests.shifts import in_processes_slowly
 
 
 def declare(queue, book):
@@ -87,16 +87,6 @@ PLAIN = {
     declare_old: declare_old_plain,
     declare_ghost: declare_ghost_plain,
 }
-
-
-@pytest.fixture
-def scene(request, scene, valkey_server, tmp_path):
-    """The usual scene, or one whose workers run plain handlers in processes of their own."""
-    if getattr(request, "param", "loop") == "loop":
-        yield scene
-    else:
-        with plain_scenes(valkey_server, tmp_path, PLAIN) as factory:
-            yield factory
 
 
 @in_processes_slowly
