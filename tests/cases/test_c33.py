@@ -10,6 +10,7 @@ import asyncio
 import concurrent.futures
 import contextlib
 import functools
+import sys
 import threading
 
 import pytest
@@ -31,6 +32,24 @@ class TwoArguments(Exception):
 class NoText(Exception):
     def __str__(self):
         raise self.args[0]
+
+
+class NoTextAtRuntime(RuntimeError):
+    __str__ = NoText.__str__
+
+
+class NoClass(Exception):
+    @property
+    def __class__(self):
+        raise RuntimeError("no class")
+
+
+class NotEqual:
+    def __eq__(self, other):
+        raise SystemExit(6)
+
+    __hash__ = None
+    __str__ = __eq__
 
 
 class NoRepr(Exception):
@@ -178,6 +197,10 @@ ODD = {
     "a __str__ that interrupts": lambda: NoText(KeyboardInterrupt()),
     "a __str__ that cancels": lambda: NoText(asyncio.CancelledError()),
     "a __str__ that is none": TextThatIsNone,
+    "a RuntimeError without text": lambda: NoTextAtRuntime(ValueError("no text")),
+    "a RuntimeError that exits": lambda: NoTextAtRuntime(SystemExit(4)),
+    "a RuntimeError of odd words": lambda: RuntimeError(NotEqual()),
+    "no class": lambda: NoClass("x"),
     "a __repr__ that raises": lambda: NoRepr(1),
     "a __reduce__ that raises": lambda: NoReduce(1),
     "falsy": lambda: Falsy("x"),
@@ -463,6 +486,13 @@ def declare_retries(queue, book):
             book.note("start")
             raise deadq.Retry(after=after())
 
+    for name, after in CHANGED.items():
+
+        @queue.task(name=name, within=0.8, retries=3)
+        async def asks_otherwise(after=after):
+            book.note("start")
+            raise changed_retry(after)
+
     for name, backoff in BACKOFFS.items():
 
         @queue.task(name=name, within=0.8, retries=3, retry_on=LookupError, backoff=backoff)
@@ -473,6 +503,12 @@ def declare_retries(queue, book):
     @queue.task(within=20.0)
     async def echo(value):
         return value
+
+
+def changed_retry(after):
+    error = deadq.Retry()
+    error.after = after
+    return error
 
 
 def no_backoff(number):
@@ -489,25 +525,34 @@ RETRIES = {
     "infinite": lambda: float("inf"),
     "text": lambda: "5",
 }
+CHANGED = {
+    "changed to NaN": float("nan"),
+    "changed to less than nothing": -1.0,
+    "changed to a text": "soon",
+    "changed to 10**400": 10**400,
+}
 BACKOFFS = {
     "b inf": lambda n: float("inf"),
     "b 1e308": lambda n: 1e308,
     "b 10**400": lambda n: 10**400,
     "b an hour": lambda n: 3600.0,
     "b raises": no_backoff,
+    "b exits": sys.exit,
     "b NaN": lambda n: float("nan"),
     "b negative": lambda n: -5.0,
     "b text": lambda n: "soon",
     "b none": lambda n: None,
 }
-FAR = ("1e308 s", "10**400 s", "10**5000 s", "an hour", "b inf", "b 1e308", "b an hour")
+FAR = {"1e308 s", "10**400 s", "10**5000 s", "an hour", "b inf", "b 1e308", "b an hour"} | {
+    "changed to 10**400"
+}
 
 
 def test_an_odd_delay_before_a_retry_costs_that_job_alone(scene):
     """Past the deadline it is denied; garbage is the usual backoff or a failure. No hot loop."""
     made = scene(declare_retries)
     worker = made.worker(concurrency=32)
-    names = [*RETRIES, *BACKOFFS]
+    names = [*RETRIES, *CHANGED, *BACKOFFS]
     held = {name: made.queue.tasks[name].options(key=name).enqueue() for name in names}
     for name, handle in held.items():
         with pytest.raises((JobFailed, deadq.DeadlineExceeded)):
