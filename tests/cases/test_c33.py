@@ -21,7 +21,7 @@ from deadq import JobFailed, State
 from deadq.codec import EncodeError
 from tests.cases.support import counting, pause, script_calls
 from tests.servers import wait_until
-from tests.shifts import in_processes_slowly, plain_scenes
+from tests.shifts import Shift, aat_gate, in_processes_slowly, plain_scenes
 
 
 class TwoArguments(Exception):
@@ -570,3 +570,90 @@ def cpu_seconds(pid):
     with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stat:  # noqa: PTH123
         fields = stat.read().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / 100
+
+
+# What a handler has begun raises, not the handler itself.
+
+
+def declare_begun(queue, book):
+    async def bad(error):
+        book.note("bad")
+        raise error
+
+    @queue.task(within=20.0)
+    async def awaits(which):
+        book.note("start")
+        await asyncio.create_task(bad(ENDS[which]()))
+
+    @queue.task(within=20.0)
+    async def groups(which):
+        book.note("start")
+        async with asyncio.TaskGroup() as group:
+            group.create_task(bad(ENDS[which]()))
+            group.create_task(asyncio.sleep(10.0))
+
+    @queue.task(within=20.0)
+    async def in_a_unit(which):
+        book.note("start")
+
+        async def begins():
+            await asyncio.create_task(bad(ENDS[which]()))
+
+        await deadq.current_job().unit("u", begins)
+
+    @queue.task(within=20.0)
+    async def leaves(which):
+        book.note("start")
+        task = asyncio.create_task(bad(ENDS[which]()))
+        await asyncio.sleep(0.05)
+        return task.done()
+
+    @queue.task(within=20.0)
+    async def calls_back(which):
+        book.note("start")
+
+        def bad_callback():
+            raise ENDS[which]
+
+        asyncio.get_running_loop().call_soon(bad_callback)
+        await asyncio.sleep(0.05)
+        return True
+
+    @queue.task(within=20.0)
+    async def stops_the_loop(_which):
+        book.note("start")
+        asyncio.get_running_loop().stop()
+        await asyncio.sleep(0.05)
+        return True
+
+    @queue.task(within=20.0)
+    async def waits():
+        book.note("start")
+        await aat_gate(book)
+        return "waited"
+
+
+ENDS = {"SystemExit": lambda: SystemExit(3), "KeyboardInterrupt": KeyboardInterrupt}
+
+
+@pytest.mark.parametrize("which", ENDS)
+def test_what_a_handlers_tasks_and_callbacks_raise_ends_no_worker(valkey_server, tmp_path, which):
+    twins = {"async": declare_begun}
+    with Shift(valkey_server, tmp_path, twins, "async") as made:
+        worker = made.worker(concurrency=8)
+        before = worker.children
+        neighbour = made.tasks.waits.options(key="neighbour").enqueue()
+        made.started("neighbour")
+        for task in ("awaits", "groups", "in_a_unit"):
+            with pytest.raises(JobFailed) as caught:
+                getattr(made.tasks, task).options(key=task).enqueue(which).result(timeout=5)
+            assert caught.value.type_name == which, task
+        for task in ("leaves", "calls_back", "stops_the_loop"):
+            asked = getattr(made.tasks, task).options(key=task).enqueue(which)
+            assert asked.result(timeout=5) is True, task
+        made.let()
+        assert neighbour.result(timeout=5) == "waited"
+        assert set(made.book.starts().values()) == {1}
+        assert worker.children == before
+        assert worker.stop() == 0
+        made.rests()

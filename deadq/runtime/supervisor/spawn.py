@@ -24,6 +24,7 @@ from ...errors import DeadqError
 from ...queue import Queue
 from ...store.likeness import likeness
 from ..loop.child import Child
+from ..loop.persevering import run_to_end
 from ..process import sync_child
 from ..settings import ChildSettings, Plan, Ties, WorkerConfig, plan_for
 
@@ -180,8 +181,8 @@ def _on_a_loop(queue: Queue, settings: ChildSettings, ties: Ties) -> int:
     """Not by asyncio.run(): that would wait without end for a task that does not leave."""
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
-    loop.run_until_complete(_serve(queue, settings, ties))
-    loop.run_until_complete(_clean_up(loop))
+    run_to_end(loop, _serve(queue, settings, ties))
+    run_to_end(loop, _clean_up(loop))
     for thread in threading.enumerate():
         if thread.name.startswith("deadq-handler"):
             log.warning("leaving a plain handler behind that does not stop: %s", thread.name)
