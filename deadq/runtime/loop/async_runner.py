@@ -7,6 +7,7 @@ import contextvars
 import decimal
 import logging
 import math
+import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
@@ -20,6 +21,7 @@ from ...job import Claim, Outcome, Settlement
 from ...task import Task
 from ..jobs.current import CurrentJob, set_current
 from ..jobs.run import Run, limit_of, marked, raised, returned
+from ..process.forks import end_fork
 from ..ties.board import Holding
 from .leftovers import Leftovers
 from .units import UnitCall, Units
@@ -62,6 +64,7 @@ class AsyncRunner:
         self._units = units
         self._left = left
         self._stubborn = stubborn
+        self._pid = os.getpid()
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="deadq-handler")
         self._base = contextvars.copy_context()
         self._decimals = decimal.getcontext()
@@ -187,11 +190,18 @@ class AsyncRunner:
             else:
                 value = await self._in_thread(run, task, args, kwargs)
         except BaseException as error:  # noqa: BLE001  SystemExit too must not end the worker
+            self._only_here(error, good=False)
             ending: Settlement | None = raised(run, task.config, error)
         else:
+            self._only_here(value, good=True)
             ending = returned(run, value)
         await self._units_closed(run)
         return marked(run, task.config) if run.mark else ending
+
+    def _only_here(self, value: object, *, good: bool) -> None:
+        """A handler that forked leaves twice: in the new process it ends that."""
+        if os.getpid() != self._pid:
+            end_fork(value, good=good)
 
     async def _units_closed(self, run: Run) -> None:
         """A handler may have left behind a unit that is still open: its record comes first."""
@@ -227,9 +237,11 @@ class AsyncRunner:
 
         def call() -> tuple[bool, Any]:
             try:
-                return True, context.run(task.fn, *args, **kwargs)
+                good, value = True, context.run(task.fn, *args, **kwargs)
             except BaseException as error:  # noqa: BLE001  a future cannot carry StopIteration
-                return False, error
+                good, value = False, error
+            self._only_here(value, good=good)
+            return good, value
 
         loop = asyncio.get_running_loop()
         good, value = await loop.run_in_executor(self._pool, call)

@@ -16,6 +16,7 @@ import contextlib
 import contextvars
 import inspect
 import math
+import os
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
@@ -37,6 +38,7 @@ from ..jobs.unit_steps import (
     UnitSteps,
     interrupted,
 )
+from ..process.forks import end_fork
 from ..ties.unit_gate import OpenGate, UnitGate
 
 __all__ = ["UnitCall", "UnitError", "UnitInDoubt", "Units", "interrupted"]
@@ -78,12 +80,24 @@ class Units:
     ) -> None:
         self._host = host
         self._store = store
+        self._loop = asyncio.get_running_loop()
+        self._pid = os.getpid()
         self._hung = hung or _nobody
         self._patience = patience
         self._steps = UnitSteps(host, store.wire.clock, child, retention_ms, gate or OpenGate())
 
     async def run(self, call: UnitCall) -> Any:
-        """Run a unit to its end, however often the caller is cancelled meanwhile."""
+        """Run a unit to its end, however often the caller is cancelled meanwhile.
+
+        Raises:
+            UnitError: called on another event loop or in another process than the handler's.
+        """
+        if asyncio.get_running_loop() is not self._loop or os.getpid() != self._pid:
+            msg = (
+                f"unit {shown(call.name)} was called on another event loop or in another process "
+                "than its handler's; call it there, and begin others inside it"
+            )
+            raise UnitError(msg)
         steps = self._steps.of(call)
         host = self._host
         host.open_units += 1
@@ -141,6 +155,8 @@ class Units:
             self._hung()
             return Ran(good=False, value=TimeoutError("it does not leave"), late=True)
         ran = running.result()
+        if os.getpid() != self._pid:
+            end_fork(ran.value, good=ran.good)
         return ran if isinstance(ran.value, _NeverBegan) else ran._replace(late=late)
 
     async def _ask(self, step: Ask) -> Any:

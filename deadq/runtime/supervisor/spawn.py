@@ -26,6 +26,7 @@ from ...store.likeness import likeness
 from ..loop.child import Child
 from ..loop.persevering import run_to_end
 from ..process import sync_child
+from ..process.forks import ForkHooks
 from ..settings import ChildSettings, Plan, Ties, WorkerConfig, plan_for
 
 log = logging.getLogger("deadq.worker")
@@ -192,6 +193,8 @@ def _on_a_loop(queue: Queue, settings: ChildSettings, ties: Ties) -> int:
 async def _serve(queue: Queue, settings: ChildSettings, ties: Ties) -> None:
     child = Child(queue, settings, started=asyncio.Event(), ties=ties)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, child.stop)
+    # a process that a handler forks, as multiprocessing does, is ended by SIGTERM like any other
+    ForkHooks((signal.SIGTERM,), signal.getsignal(signal.SIGTERM)).start()
     async with queue.opened():
         await child.run()
 
