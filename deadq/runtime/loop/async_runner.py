@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import decimal
-import logging
 import math
 import os
 from collections.abc import Callable, Mapping
@@ -16,7 +15,7 @@ from ... import clock, codec
 from ...arguments import unpack_arguments
 from ...clock import ServerClock
 from ...deadline import Deadline, set_ambient
-from ...events import Event
+from ...events import Event, log
 from ...job import Claim, Outcome, Settlement
 from ...task import Task
 from ..jobs.current import CurrentJob, set_current
@@ -25,8 +24,6 @@ from ..process.forks import end_fork
 from ..ties.board import Holding
 from .leftovers import Leftovers
 from .units import UnitCall, Units
-
-log = logging.getLogger("deadq.worker")
 
 REPEAT_S: Final = 0.05
 """An interrupt is repeated this often (s) until the handler leaves."""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from typing import Any, Final
 
 from ... import clock
-from ...events import Event
+from ...events import Event, log
 from ...job import Settlement
 from ...queue import Queue
 from ...store.aio import AsyncStore
@@ -29,8 +28,6 @@ from .orphan_watch import OrphanWatch
 from .settler import Settler
 from .units import Units
 from .waits import shielded
-
-log = logging.getLogger("deadq.worker")
 
 _LOOK_S: Final = 0.05
 """How often, at most, the lease is looked at (s)."""

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-log = logging.getLogger("deadq.worker")
+from ...events import log
 
 T = TypeVar("T")
 

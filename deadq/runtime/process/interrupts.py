@@ -9,7 +9,6 @@ assignments, between which no signal handler runs.
 from __future__ import annotations
 
 import enum
-import logging
 import math
 import os
 import signal
@@ -21,7 +20,7 @@ from typing import Any, Final
 
 from ... import clock
 from ...errors import Interrupt
-from ...events import Event
+from ...events import Event, log
 from ..jobs.run import SyncRun
 from ..lease.renewer import SAFE
 from ..ties.board import Page
@@ -29,8 +28,6 @@ from ..ties.channel import Channel
 from .alarm import REPEAT_S, Alarm
 from .forks import ForkHooks
 from .hearing import Hearing
-
-log = logging.getLogger("deadq.worker")
 
 _UNIT_PATIENCE_S: Final = 0.25
 """So long beyond its limit a unit may take to leave."""

@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextvars
 import decimal
 import functools
-import logging
 import threading
 from collections.abc import Callable
 from typing import Any, Final
@@ -24,7 +23,7 @@ from ... import clock, codec
 from ...arguments import unpack_arguments
 from ...deadline import Deadline, set_ambient
 from ...errors import StoreUnavailable
-from ...events import Event
+from ...events import Event, log
 from ...job import Claim, Outcome, Settlement
 from ...queue import Queue
 from ...task import Task
@@ -39,8 +38,6 @@ from .forks import end_fork
 from .hearing import Hearing
 from .interrupts import Interrupts
 from .sync_units import SyncUnits
-
-log = logging.getLogger("deadq.worker")
 
 _MEMORY_EVERY_S: Final = 0.1
 

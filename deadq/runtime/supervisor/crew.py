@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import secrets
 import signal
 from collections.abc import Callable, Mapping
 from typing import Final
 
 from ... import clock
-from ...events import Event
+from ...events import Event, log
 from ...job import Departure
 from ...queue import Queue
 from ..settings import WorkerConfig
@@ -21,8 +20,6 @@ from .postman import Postman
 from .renewals import Departed, Renewals
 from .report import report_for
 from .spawn import Birth, Facts, LoadFailed
-
-log = logging.getLogger("deadq.worker")
 
 _LEAVE_S: Final = 7.0
 """Beyond the grace, a stopping child may take so long; then it is killed."""

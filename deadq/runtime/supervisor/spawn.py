@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from ...errors import DeadqError
+from ...events import log
 from ...queue import Queue
 from ...store.likeness import likeness
 from ..loop.child import Child
@@ -28,8 +29,6 @@ from ..loop.persevering import run_to_end
 from ..process import sync_child
 from ..process.forks import ForkHooks
 from ..settings import ChildSettings, Plan, Ties, WorkerConfig, plan_for
-
-log = logging.getLogger("deadq.worker")
 
 _CLEAN_UP_S: Final = 1.0
 """How long tasks that were left behind may take to leave, at the very end (s)."""
@@ -108,7 +107,7 @@ def _end(work: Callable[[], int]) -> None:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         code = work()
-    except BaseException:
+    except BaseException:  # noqa: BLE001  it is logged
         log.exception("a child ended by an error of the worker's own")
     finally:
         with contextlib.suppress(BaseException):

@@ -7,7 +7,6 @@ places. Everything it waits for goes through one selector; signals only leave a 
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import selectors
 import signal
@@ -18,7 +17,7 @@ from typing import Any, Final
 
 from ... import clock
 from ...errors import DeadqError
-from ...events import Event
+from ...events import Event, log
 from ...queue import Queue
 from ..settings import WorkerConfig
 from ..ties.unit_lock import Locks
@@ -26,8 +25,6 @@ from ..vitals.vitals import Vitals
 from .charge import Charge
 from .crew import Crew
 from .spawn import Facts, LoadFailed
-
-log = logging.getLogger("deadq.worker")
 
 _STOPS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """A closed terminal ends a worker as gracefully as anybody else."""
