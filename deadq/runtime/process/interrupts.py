@@ -41,7 +41,7 @@ _BEGINNING_S: Final = 0.05
 _ALONE_S: Final = 5.0
 """So long a handler may take to leave once there is no supervisor that would kill the child."""
 
-_OURS: Final = (signal.SIGALRM, signal.SIGIO, signal.SIGTERM)
+_OURS: Final = {signal.SIGALRM, signal.SIGIO, signal.SIGTERM}
 
 
 class Place(enum.Enum):
@@ -171,6 +171,9 @@ class Interrupts:
 
     def mend(self) -> None:
         """Between two handlers: see to it that the last one took no signal and no timer away."""
+        for number in signal.pthread_sigmask(signal.SIG_UNBLOCK, _OURS) & _OURS:
+            name = signal.Signals(number).name
+            log.warning("%s: %s blocked, which is deadq's", Event.LEFT_BEHIND, name)
         for number in _OURS:
             if getsignal(number) is not self._handler:
                 signal.signal(number, self._handler)

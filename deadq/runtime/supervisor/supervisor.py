@@ -187,12 +187,17 @@ class Supervisor:
     def _hearing_signals(self) -> Iterator[None]:
         for end in (self._signals, self._wakeup):
             os.set_blocking(end, False)
-        numbers = (*_STOPS, signal.SIGCHLD)
+        numbers = {*_STOPS, signal.SIGCHLD}
+        if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+            numbers.remove(signal.SIGHUP)  # nohup: this worker is to outlive its terminal
         before = {number: signal.signal(number, _noted) for number in numbers}
         wakeup = signal.set_wakeup_fd(self._wakeup, warn_on_full_buffer=False)
+        # whoever started this process may have blocked them, and so in it as well
+        mask = signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
         try:
             yield
         finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             signal.set_wakeup_fd(wakeup)
             for number, handler in before.items():
                 signal.signal(number, handler)
