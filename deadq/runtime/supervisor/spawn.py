@@ -29,6 +29,7 @@ from ..loop.persevering import run_to_end
 from ..process import sync_child
 from ..process.forks import ForkHooks
 from ..settings import ChildSettings, Plan, Ties, WorkerConfig, plan_for
+from .parting import forget_parents, take_leave
 
 _CLEAN_UP_S: Final = 1.0
 """How long tasks that were left behind may take to leave, at the very end (s)."""
@@ -99,6 +100,7 @@ def _end(work: Callable[[], int]) -> None:
     code = 1
     try:
         signal.set_wakeup_fd(-1)
+        forget_parents()
         # A closed terminal and Ctrl-C are the supervisor's to judge; until there is something to
         # lose, SIGTERM simply ends the process.
         for number in (signal.SIGINT, signal.SIGHUP):
@@ -111,6 +113,7 @@ def _end(work: Callable[[], int]) -> None:
         log.exception("a child ended by an error of the worker's own")
     finally:
         with contextlib.suppress(BaseException):
+            take_leave()
             logging.shutdown()
             sys.stdout.flush()
             sys.stderr.flush()
