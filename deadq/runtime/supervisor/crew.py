@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import signal
 from collections.abc import Callable, Mapping
@@ -123,10 +124,14 @@ class Crew:
         self._say("go")
 
     def stop(self) -> None:
-        """Tell every child to stop, and start none any more."""
+        """Tell every child to stop, and start none any more. One that is still at loading the
+        user's module, which may take long, hears nothing and has nothing to lose."""
         if self._stop_until is None:
             self._stop_until = clock.monotonic() + self._config.grace + _LEAVE_S
             self._say("stop")
+            for charge in self.charges:
+                if not charge.child:
+                    os.kill(charge.pid, signal.SIGTERM)  # not reaped yet, so it is still this one
 
     def hasten(self) -> None:
         """Tell every child to interrupt its handlers now."""
