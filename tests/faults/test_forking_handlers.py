@@ -15,6 +15,7 @@ import time
 import pytest
 
 from deadq import JobFailed, current_job
+from deadq.errors import UnitError
 from tests.servers import wait_until
 from tests.shifts import Shift, children_of
 
@@ -85,6 +86,17 @@ def declare(queue, book):
         return await current_job().unit("u", unit)
 
     @queue.task(within=20.0)
+    def unit_in_a_fork():
+        pid = os.fork()
+        if pid:
+            return ended(pid)
+        try:
+            current_job().unit("u", os.getpid)
+        except UnitError:
+            raise SystemExit(7) from None
+        return "the fork's own"
+
+    @queue.task(within=20.0)
     async def unit_in_another_loop():
         def other():
             return asyncio.run(current_job().unit("u", asyncio.sleep, 0.0))
@@ -128,7 +140,8 @@ def test_a_forked_process_that_comes_back_ends(made, task):
     assert set(made.book.starts().values()) == {1}
 
 
-def test_a_unit_on_another_loop_is_refused(made):
+def test_a_unit_on_another_loop_or_in_a_forked_process_is_refused(made):
+    assert made.tasks.unit_in_a_fork.enqueue().result(timeout=10) == 7
     with pytest.raises(JobFailed, match="another event loop") as caught:
         made.tasks.unit_in_another_loop.enqueue().result(timeout=10)
     assert caught.value.type_name.endswith("UnitError")

@@ -15,12 +15,13 @@ from ... import clock, codec
 from ...arguments import unpack_arguments
 from ...clock import ServerClock
 from ...deadline import Deadline, set_ambient
+from ...errors import UnitError, shown
 from ...events import Event, log
 from ...job import Claim, Outcome, Settlement
 from ...task import Task
 from ..jobs.current import CurrentJob, set_current
+from ..jobs.forks import end_fork
 from ..jobs.run import Run, limit_of, marked, raised, returned
-from ..process.forks import end_fork
 from ..ties.board import Holding
 from .leftovers import Leftovers
 from .units import UnitCall, Units
@@ -209,15 +210,19 @@ class AsyncRunner:
                 continue
 
     def _unit_caller(self, run: Run, task: Task[..., Any]) -> Callable[[UnitCall], Any]:
-        units = self._units(run)
-        if task.is_async:
-            return units.run
-        loop = asyncio.get_running_loop()
+        units, loop = self._units(run), asyncio.get_running_loop()
+
+        async def on_loop(call: UnitCall) -> Any:
+            if asyncio.get_running_loop() is not loop:
+                raise _elsewhere(call)
+            return await units.run(call)
 
         def in_thread(call: UnitCall) -> Any:
+            if os.getpid() != self._pid:
+                raise _elsewhere(call)
             return asyncio.run_coroutine_threadsafe(units.run(call), loop).result()
 
-        return in_thread
+        return on_loop if task.is_async else in_thread
 
     def _arm(self, run: Run, task: Task[..., Any]) -> None:
         at, mark = limit_of(run.deadline, task.config)
@@ -245,3 +250,11 @@ class AsyncRunner:
         if not good:
             raise value
         return value
+
+
+def _elsewhere(call: UnitCall) -> UnitError:
+    msg = (
+        f"unit {shown(call.name)} was called on another event loop or in another process than its "
+        "handler's; call it there, and begin others inside it"
+    )
+    return UnitError(msg)

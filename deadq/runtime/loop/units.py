@@ -27,6 +27,7 @@ from ...errors import StoreUnavailable, UnitError, UnitInDoubt, shown
 from ...store.aio import AsyncStore
 from ...store.wire import AccessRefused
 from ..insist import ainsist, until
+from ..jobs.forks import end_fork
 from ..jobs.unit_steps import (
     Ask,
     Invoke,
@@ -38,7 +39,6 @@ from ..jobs.unit_steps import (
     UnitSteps,
     interrupted,
 )
-from ..process.forks import end_fork
 from ..ties.unit_gate import OpenGate, UnitGate
 
 __all__ = ["UnitCall", "UnitError", "UnitInDoubt", "Units", "interrupted"]
@@ -80,24 +80,13 @@ class Units:
     ) -> None:
         self._host = host
         self._store = store
-        self._loop = asyncio.get_running_loop()
         self._pid = os.getpid()
         self._hung = hung or _nobody
         self._patience = patience
         self._steps = UnitSteps(host, store.wire.clock, child, retention_ms, gate or OpenGate())
 
     async def run(self, call: UnitCall) -> Any:
-        """Run a unit to its end, however often the caller is cancelled meanwhile.
-
-        Raises:
-            UnitError: called on another event loop or in another process than the handler's.
-        """
-        if asyncio.get_running_loop() is not self._loop or os.getpid() != self._pid:
-            msg = (
-                f"unit {shown(call.name)} was called on another event loop or in another process "
-                "than its handler's; call it there, and begin others inside it"
-            )
-            raise UnitError(msg)
+        """Run a unit to its end, however often the caller is cancelled meanwhile."""
         steps = self._steps.of(call)
         host = self._host
         host.open_units += 1

@@ -21,12 +21,12 @@ from typing import Any, Final
 from ... import clock
 from ...errors import Interrupt
 from ...events import Event, log
+from ..jobs.forks import ForkHooks
 from ..jobs.run import SyncRun
 from ..lease.renewer import SAFE
 from ..ties.board import Page
 from ..ties.channel import Channel
 from .alarm import REPEAT_S, Alarm
-from .forks import ForkHooks
 from .hearing import Hearing
 
 _UNIT_PATIENCE_S: Final = 0.25

@@ -28,13 +28,13 @@ from ...job import Claim, Outcome, Settlement
 from ...queue import Queue
 from ...task import Task
 from ..jobs.current import CurrentJob, set_current
+from ..jobs.forks import end_fork
 from ..jobs.run import SyncRun, ended
 from ..jobs.said import say_started
 from ..jobs.unit_steps import UnitCall
 from ..memory import resident_bytes
 from ..settings import ChildSettings, Ties
 from .exchange import Exchange
-from .forks import end_fork
 from .hearing import Hearing
 from .interrupts import Interrupts
 from .sync_units import SyncUnits

@@ -24,10 +24,10 @@ from ...errors import DeadqError
 from ...events import log
 from ...queue import Queue
 from ...store.likeness import likeness
+from ..jobs.forks import ForkHooks
 from ..loop.child import Child
 from ..loop.persevering import run_to_end
 from ..process import sync_child
-from ..process.forks import ForkHooks
 from ..settings import ChildSettings, Plan, Ties, WorkerConfig, plan_for
 from .parting import forget_parents, take_leave
 
