@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 
 def main() -> None:
     """Run the command line of this process, and exit: 0 good, 1 failed, 2 asked for wrongly."""
+    _stand_in_for_closed_streams()
     try:
         from .app import run
 
@@ -20,3 +22,15 @@ def main() -> None:
         )
         sys.exit(2)
     sys.exit(code)
+
+
+def _stand_in_for_closed_streams() -> None:
+    """As daemons are started, with ``2>&-``: what is said goes nowhere, and no connection gets the
+    number of a stream."""
+    null = os.open(os.devnull, os.O_RDWR)
+    while null <= 2:
+        null = os.dup(null)
+    os.close(null)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115  to the end

@@ -6,17 +6,14 @@ grow. An outage is said when it is met, and when it is over.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 from .. import clock
 from ..errors import StoreUnavailable
-from ..events import Event
+from ..events import Event, log
 from ..store.connect import UnsafeServer
 from ..store.wire import PAUSES, AccessRefused
-
-log = logging.getLogger("deadq.worker")
 
 T = TypeVar("T")
 

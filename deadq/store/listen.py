@@ -17,11 +17,12 @@ from typing import Any
 from redis.exceptions import RedisError
 
 from .. import clock
+from ..events import Log
 from .background import background, check_cancelled
 from .home import ahome, home
 from .wire import BROKEN, CONNECT_TIMEOUT_S, REPLY_TIMEOUT_S
 
-log = logging.getLogger("deadq.producer")
+log = Log(logging.getLogger("deadq.producer"), {})
 
 _RETRY_S = 0.05
 _RETRY_MOST_S = 1.0

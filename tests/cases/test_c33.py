@@ -10,6 +10,7 @@ import asyncio
 import concurrent.futures
 import contextlib
 import functools
+import sys
 import threading
 
 import pytest
@@ -20,7 +21,7 @@ from deadq import JobFailed, State
 from deadq.codec import EncodeError
 from tests.cases.support import counting, pause, script_calls
 from tests.servers import wait_until
-from tests.shifts import in_processes_slowly
+from tests.shifts import Shift, aat_gate, in_processes_slowly
 
 
 class TwoArguments(Exception):
@@ -31,6 +32,24 @@ class TwoArguments(Exception):
 class NoText(Exception):
     def __str__(self):
         raise self.args[0]
+
+
+class NoTextAtRuntime(RuntimeError):
+    __str__ = NoText.__str__
+
+
+class NoClass(Exception):
+    @property
+    def __class__(self):
+        raise RuntimeError("no class")
+
+
+class NotEqual:
+    def __eq__(self, other):
+        raise SystemExit(6)
+
+    __hash__ = None
+    __str__ = __eq__
 
 
 class NoRepr(Exception):
@@ -178,6 +197,10 @@ ODD = {
     "a __str__ that interrupts": lambda: NoText(KeyboardInterrupt()),
     "a __str__ that cancels": lambda: NoText(asyncio.CancelledError()),
     "a __str__ that is none": TextThatIsNone,
+    "a RuntimeError without text": lambda: NoTextAtRuntime(ValueError("no text")),
+    "a RuntimeError that exits": lambda: NoTextAtRuntime(SystemExit(4)),
+    "a RuntimeError of odd words": lambda: RuntimeError(NotEqual()),
+    "no class": lambda: NoClass("x"),
     "a __repr__ that raises": lambda: NoRepr(1),
     "a __reduce__ that raises": lambda: NoReduce(1),
     "falsy": lambda: Falsy("x"),
@@ -453,6 +476,13 @@ def declare_retries(queue, book):
             book.note("start")
             raise deadq.Retry(after=after())
 
+    for name, after in CHANGED.items():
+
+        @queue.task(name=name, within=0.8, retries=3)
+        async def asks_otherwise(after=after):
+            book.note("start")
+            raise changed_retry(after)
+
     for name, backoff in BACKOFFS.items():
 
         @queue.task(name=name, within=0.8, retries=3, retry_on=LookupError, backoff=backoff)
@@ -463,6 +493,12 @@ def declare_retries(queue, book):
     @queue.task(within=20.0)
     async def echo(value):
         return value
+
+
+def changed_retry(after):
+    error = deadq.Retry()
+    error.after = after
+    return error
 
 
 def no_backoff(number):
@@ -479,25 +515,34 @@ RETRIES = {
     "infinite": lambda: float("inf"),
     "text": lambda: "5",
 }
+CHANGED = {
+    "changed to NaN": float("nan"),
+    "changed to less than nothing": -1.0,
+    "changed to a text": "soon",
+    "changed to 10**400": 10**400,
+}
 BACKOFFS = {
     "b inf": lambda n: float("inf"),
     "b 1e308": lambda n: 1e308,
     "b 10**400": lambda n: 10**400,
     "b an hour": lambda n: 3600.0,
     "b raises": no_backoff,
+    "b exits": sys.exit,
     "b NaN": lambda n: float("nan"),
     "b negative": lambda n: -5.0,
     "b text": lambda n: "soon",
     "b none": lambda n: None,
 }
-FAR = ("1e308 s", "10**400 s", "10**5000 s", "an hour", "b inf", "b 1e308", "b an hour")
+FAR = {"1e308 s", "10**400 s", "10**5000 s", "an hour", "b inf", "b 1e308", "b an hour"} | {
+    "changed to 10**400"
+}
 
 
 def test_an_odd_delay_before_a_retry_costs_that_job_alone(scene):
     """Past the deadline it is denied; garbage is the usual backoff or a failure. No hot loop."""
     made = scene(declare_retries)
     worker = made.worker(concurrency=32)
-    names = [*RETRIES, *BACKOFFS]
+    names = [*RETRIES, *CHANGED, *BACKOFFS]
     held = {name: made.queue.tasks[name].options(key=name).enqueue() for name in names}
     for name, handle in held.items():
         with pytest.raises((JobFailed, deadq.DeadlineExceeded)):
@@ -515,3 +560,90 @@ def cpu_seconds(pid):
     with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stat:  # noqa: PTH123
         fields = stat.read().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / 100
+
+
+# What a handler has begun raises, not the handler itself.
+
+
+def declare_begun(queue, book):
+    async def bad(error):
+        book.note("bad")
+        raise error
+
+    @queue.task(within=20.0)
+    async def awaits(which):
+        book.note("start")
+        await asyncio.create_task(bad(ENDS[which]()))
+
+    @queue.task(within=20.0)
+    async def groups(which):
+        book.note("start")
+        async with asyncio.TaskGroup() as group:
+            group.create_task(bad(ENDS[which]()))
+            group.create_task(asyncio.sleep(10.0))
+
+    @queue.task(within=20.0)
+    async def in_a_unit(which):
+        book.note("start")
+
+        async def begins():
+            await asyncio.create_task(bad(ENDS[which]()))
+
+        await deadq.current_job().unit("u", begins)
+
+    @queue.task(within=20.0)
+    async def leaves(which):
+        book.note("start")
+        task = asyncio.create_task(bad(ENDS[which]()))
+        await asyncio.sleep(0.05)
+        return task.done()
+
+    @queue.task(within=20.0)
+    async def calls_back(which):
+        book.note("start")
+
+        def bad_callback():
+            raise ENDS[which]
+
+        asyncio.get_running_loop().call_soon(bad_callback)
+        await asyncio.sleep(0.05)
+        return True
+
+    @queue.task(within=20.0)
+    async def stops_the_loop(_which):
+        book.note("start")
+        asyncio.get_running_loop().stop()
+        await asyncio.sleep(0.05)
+        return True
+
+    @queue.task(within=20.0)
+    async def waits():
+        book.note("start")
+        await aat_gate(book)
+        return "waited"
+
+
+ENDS = {"SystemExit": lambda: SystemExit(3), "KeyboardInterrupt": KeyboardInterrupt}
+
+
+@pytest.mark.parametrize("which", ENDS)
+def test_what_a_handlers_tasks_and_callbacks_raise_ends_no_worker(valkey_server, tmp_path, which):
+    twins = {"async": declare_begun}
+    with Shift(valkey_server, tmp_path, twins, "async") as made:
+        worker = made.worker(concurrency=8)
+        before = worker.children
+        neighbour = made.tasks.waits.options(key="neighbour").enqueue()
+        made.started("neighbour")
+        for task in ("awaits", "groups", "in_a_unit"):
+            with pytest.raises(JobFailed) as caught:
+                getattr(made.tasks, task).options(key=task).enqueue(which).result(timeout=5)
+            assert caught.value.type_name == which, task
+        for task in ("leaves", "calls_back", "stops_the_loop"):
+            asked = getattr(made.tasks, task).options(key=task).enqueue(which)
+            assert asked.result(timeout=5) is True, task
+        made.let()
+        assert neighbour.result(timeout=5) == "waited"
+        assert set(made.book.starts().values()) == {1}
+        assert worker.children == before
+        assert worker.stop() == 0
+        made.rests()

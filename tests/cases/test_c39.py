@@ -4,12 +4,14 @@ A terminate signal that came between fork and the child's set-up must not run th
 child inherited: whenever the signal comes, every process is gone in time and no job is lost.
 """
 
+import asyncio
 import signal
 import time
 
 import pytest
 
 from tests.servers import wait_until
+from tests.shifts import Shift, stand_still, under_both_runners
 from tests.supervised import Yard, every_runner, passed
 
 PAUSES_MS = (0, 1, 5, 20, 50)
@@ -47,3 +49,46 @@ def test_a_stop_at_any_instant_after_the_spawn_ends_everything(
         yard.calm()
         heir.send(number)
         stopped(yard, heir)
+
+
+def declare_async(queue, book):
+    @queue.task(within=20.0)
+    async def keeps_threads(seconds):
+        """All those that the loop lends."""
+        for _ in range(64):
+            asyncio.get_running_loop().run_in_executor(None, stand_still, seconds)
+
+
+def declare_process(queue, book):
+    @queue.task(within=20.0)
+    def nothing():
+        pass
+
+
+TWINS = {"async": declare_async, "process": declare_process}
+
+
+def takes_long(book):
+    """In the child: the module that it loads does not come to its end."""
+    (book.path.parent / "loading").touch()
+    stand_still(60.0)
+
+
+@under_both_runners
+def test_a_stop_while_the_module_is_being_loaded(valkey_server, tmp_path, runner):
+    with Shift(valkey_server, tmp_path, TWINS, runner) as made:
+        worker = made.coming_worker(prepare=takes_long, grace=20.0)
+        wait_until((tmp_path / "loading").exists, "the module to be loaded")
+        asked = time.monotonic()
+        assert worker.stop() == 0
+        assert time.monotonic() - asked < 15.0
+        assert not worker.said("Traceback")
+
+
+def test_a_stop_while_handlers_keep_all_threads_busy(valkey_server, tmp_path):
+    with Shift(valkey_server, tmp_path, TWINS, "async") as made:
+        worker = made.worker(grace=1.0)
+        made.tasks.keeps_threads.enqueue(60.0).result()
+        assert worker.stop() == 0
+        assert not worker.said("child_killed")
+        made.rests()

@@ -6,12 +6,15 @@ import asyncio
 import contextlib
 import os
 import signal
+import sys
 import time
 
 import pytest
 
 from deadq import DeadlineExceeded, Queue, State, Worker, current_job
+from tests.cases.support import pause
 from tests.servers import Server, binaries, wait_until
+from tests.shifts import Shift
 from tests.supervised import LEASE_S, Yard, every_runner, passed
 
 GRACE_S = 1.0
@@ -314,3 +317,46 @@ def test_on_a_loop_of_ones_own_a_stop_waits_for_the_record_a_few_seconds(caplog)
 
         asyncio.run(main())
     assert "end not recorded: the server is away" in caplog.text
+
+
+# How it was started.
+
+
+def declare(queue, book):
+    @queue.task(within=20.0)
+    async def echo(value):
+        return value
+
+
+def ignores_hangups():
+    """As under nohup."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+
+def blocks_all_signals():
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+
+
+def closes_all_streams():
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        os.close(number)
+        setattr(sys, name, None)
+
+
+def test_under_nohup_a_terminal_that_goes_away_stops_nobody(valkey_server, tmp_path):
+    with Shift(valkey_server, tmp_path, {"async": declare}, "async") as made:
+        worker = made.worker(supervisor=ignores_hangups)
+        worker.signal_group(signal.SIGHUP)
+        pause(0.5)  # nothing comes of it
+        assert made.tasks.echo.enqueue(1).result(timeout=10) == 1
+        assert not worker.said("stopping")
+        assert worker.stop() == 0
+
+
+@pytest.mark.parametrize("how", [blocks_all_signals, closes_all_streams])
+def test_however_it_was_started_it_works_and_hears_a_stop(valkey_server, tmp_path, how):
+    with Shift(valkey_server, tmp_path, {"async": declare}, "async") as made:
+        worker = made.coming_worker(supervisor=how)
+        assert made.tasks.echo.enqueue(1).result(timeout=10) == 1
+        assert worker.stop() == 0
+        made.rests()

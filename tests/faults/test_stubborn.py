@@ -1,6 +1,7 @@
 """Handlers that do not leave when they are interrupted: it costs their process, and nobody else."""
 
 import asyncio
+import contextlib
 import time
 
 import pytest
@@ -204,4 +205,30 @@ def test_what_a_handler_makes_of_the_interrupt_changes_nothing(valkey_server, tm
         assert worker.stop() == 0
         assert made.stat("finished:exceeded") == len(LEAVINGS)
         assert made.stat("finished:failed") == made.stat("finished:done") == 0
+        made.rests()
+
+
+def declare_endless(queue, book):
+    @queue.task(within=20.0)
+    async def endless():
+        """Once what it shields has been cancelled, the loop gets no turn any more."""
+        book.note("start")
+        shielded = asyncio.create_task(asyncio.sleep(60.0))
+        while True:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.shield(shielded)
+
+
+@pytest.mark.slow  # it takes the ten seconds that are a child's for its end
+def test_a_child_that_is_replaced_does_not_stay_for_a_handler_without_end(valkey_server, tmp_path):
+    with Shift(valkey_server, tmp_path, {"async": declare_endless}, "async") as made:
+        worker = made.worker()
+        (before,) = worker.children
+        handle = made.tasks.endless.options(within=0.4).enqueue()
+        with pytest.raises(DeadlineExceeded):
+            handle.result()
+        wait_until(lambda: before not in worker.children, "the old process to end", within_s=30.0)
+        assert len(worker.children) == 1
+        assert worker.stop() == 0
+        assert len(made.book.notes("start")) == 1
         made.rests()

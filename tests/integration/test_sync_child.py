@@ -467,6 +467,22 @@ def test_signals_that_a_handler_has_taken_are_put_back_with_a_warning(queue, nur
     assert nurse.logged("SIGALRM")
 
 
+def test_a_handler_that_blocks_the_signals_spares_the_next_one(queue, nurse):
+    @queue.task(within=10.0)
+    def blocks():
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM, signal.SIGIO, signal.SIGTERM})
+
+    @queue.task(within=0.3)
+    def slow():
+        time.sleep(5)
+
+    first, second = blocks.enqueue(), slow.options(within=0.5).enqueue()
+    nurse.begin()
+    nurse.ended(first)
+    assert nurse.ended(second) is State.EXCEEDED
+    assert nurse.logged("SIGALRM blocked")
+
+
 def test_a_process_that_a_handler_forks_does_no_harm(queue, nurse):
     @queue.task(within=10.0)
     def forks():

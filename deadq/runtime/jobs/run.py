@@ -214,17 +214,35 @@ def returned(run: Attempt, value: object) -> Settlement:
 
 def raised(run: Attempt, config: TaskConfig, error: BaseException) -> Settlement:
     """The report of a handler that raised ``error`` by itself."""
-    if isinstance(error, RuntimeError) and str(error) == _STOP_ITERATION and error.__cause__:
-        error = error.__cause__  # Python's own wrapping of what the handler raised
+    error = _own(error)
     blob = _described(error)
-    if isinstance(error, Retry):
-        delay = (
-            _backoff(run, config) if error.after is None else float(min(error.after, _LONGEST_S))
-        )
-        return run.settlement(Outcome.RETRY, delay_s=delay, blob=blob)
-    if isinstance(error, config.retry_on):
-        return run.settlement(Outcome.RETRY, delay_s=_backoff(run, config), blob=blob)
-    return run.settlement(Outcome.FAILED, blob=blob)
+    try:
+        delay = _retry_after(run, config, error)
+    except BaseException:  # noqa: BLE001  its own methods were asked, which may raise anything
+        delay = None
+    if delay is None:
+        return run.settlement(Outcome.FAILED, blob=blob)
+    return run.settlement(Outcome.RETRY, delay_s=delay, blob=blob)
+
+
+def _retry_after(run: Attempt, config: TaskConfig, error: BaseException) -> float | None:
+    """Seconds until the next attempt that ``error`` asks for; None: it asks for none."""
+    if isinstance(error, Retry) and error.after is not None:
+        delay = float(min(error.after, _LONGEST_S))
+        return delay if delay >= 0 else _backoff(run, config)
+    if isinstance(error, (Retry, *config.retry_on)):
+        return _backoff(run, config)
+    return None
+
+
+def _own(error: BaseException) -> BaseException:
+    """What the handler raised itself, where Python has wrapped it. By exact types alone, as any
+    other exception has methods of its own."""
+    if type(error) is not RuntimeError or len(error.args) != 1:
+        return error
+    said = error.args[0]
+    wrapped = type(said) is str and said == _STOP_ITERATION
+    return (error.__cause__ or error) if wrapped else error
 
 
 def _described(error: BaseException) -> bytes:
@@ -242,6 +260,6 @@ def _nothing() -> None:
 def _backoff(run: Attempt, config: TaskConfig) -> float:
     try:
         delay = float(config.backoff(run.claim.fails + 1))
-    except Exception:  # noqa: BLE001  the user's own function must not lose the job
+    except BaseException:  # noqa: BLE001  the user's own function must not lose the job
         delay = math.nan
     return delay if delay >= 0 else Backoff().delay(run.claim.fails + 1)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from ...events import Event
+from ...events import Event, log
 from ...job import Claim, Settlement
-
-log = logging.getLogger("deadq.worker")
 
 
 def say_started(claim: Claim) -> None:

@@ -8,7 +8,6 @@ ended. Two drivers carry the steps out: one on an event loop, one on a main thre
 from __future__ import annotations
 
 import hashlib
-import logging
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
@@ -26,12 +25,11 @@ from ...errors import (
     UnitInDoubt,
     shown,
 )
+from ...events import log
 from ...job import Claim
 from ...store import scripts
 from ...store.wire import PAUSES
 from ..ties.unit_gate import UnitGate
-
-log = logging.getLogger("deadq.worker")
 
 MAX_RESULT: Final = 262_144
 """Most bytes of a unit's encoded result."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from ... import clock
 from ...errors import DeadqError
-from ...events import Event
+from ...events import Event, log
 from ...queue import Queue
 from ...store.likeness import like, likeness
 from ...store.sync import SyncStore
@@ -17,8 +16,6 @@ from ...store.wire import Wire
 from ..ties.board import Page
 from .ledger import Ledger
 from .renewer import SAFE, Renewer
-
-log = logging.getLogger("deadq.worker")
 
 _LONGEST_REPLY_S: Final = 1.0
 
@@ -141,7 +138,7 @@ class Heartbeat:
             return self._renewer.renew([renewal])
         except DeadqError as error:
             log.warning("%s: %s", Event.RENEWAL_FAILED, error)
-        except Exception:
+        except Exception:  # noqa: BLE001  it is logged
             # whatever it was, a guard that dies in silence is worse
             log.exception("%s", Event.RENEWAL_FAILED)
         return self._renewer.again

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import decimal
-import logging
 import math
+import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
@@ -15,16 +15,16 @@ from ... import clock, codec
 from ...arguments import unpack_arguments
 from ...clock import ServerClock
 from ...deadline import Deadline, set_ambient
-from ...events import Event
+from ...errors import UnitError, shown
+from ...events import Event, log
 from ...job import Claim, Outcome, Settlement
 from ...task import Task
 from ..jobs.current import CurrentJob, set_current
+from ..jobs.forks import end_fork
 from ..jobs.run import Run, limit_of, marked, raised, returned
 from ..ties.board import Holding
 from .leftovers import Leftovers
 from .units import UnitCall, Units
-
-log = logging.getLogger("deadq.worker")
 
 REPEAT_S: Final = 0.05
 """An interrupt is repeated this often (s) until the handler leaves."""
@@ -65,6 +65,7 @@ class AsyncRunner:
         self._units = units
         self._left = left
         self._stubborn = stubborn
+        self._pid = os.getpid()
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="deadq-handler")
         self._base = contextvars.copy_context()
         self._decimals = decimal.getcontext()
@@ -192,11 +193,18 @@ class AsyncRunner:
             else:
                 value = await self._in_thread(run, task, args, kwargs)
         except BaseException as error:  # noqa: BLE001  SystemExit too must not end the worker
+            self._only_here(error, good=False)
             ending: Settlement | None = raised(run, task.config, error)
         else:
+            self._only_here(value, good=True)
             ending = returned(run, value)
         await self._units_closed(run)
         return marked(run, task.config) if run.mark else ending
+
+    def _only_here(self, value: object, *, good: bool) -> None:
+        """A handler that forked leaves twice: in the new process it ends that."""
+        if os.getpid() != self._pid:
+            end_fork(value, good=good)
 
     async def _units_closed(self, run: Run) -> None:
         """A handler may have left behind a unit that is still open: its record comes first."""
@@ -207,15 +215,19 @@ class AsyncRunner:
                 continue
 
     def _unit_caller(self, run: Run, task: Task[..., Any]) -> Callable[[UnitCall], Any]:
-        units = self._units(run)
-        if task.is_async:
-            return units.run
-        loop = asyncio.get_running_loop()
+        units, loop = self._units(run), asyncio.get_running_loop()
+
+        async def on_loop(call: UnitCall) -> Any:
+            if asyncio.get_running_loop() is not loop:
+                raise _elsewhere(call)
+            return await units.run(call)
 
         def in_thread(call: UnitCall) -> Any:
+            if os.getpid() != self._pid:
+                raise _elsewhere(call)
             return asyncio.run_coroutine_threadsafe(units.run(call), loop).result()
 
-        return in_thread
+        return on_loop if task.is_async else in_thread
 
     def _arm(self, run: Run, task: Task[..., Any]) -> None:
         at, mark = limit_of(run.deadline, task.config)
@@ -232,12 +244,22 @@ class AsyncRunner:
 
         def call() -> tuple[bool, Any]:
             try:
-                return True, context.run(task.fn, *args, **kwargs)
+                good, value = True, context.run(task.fn, *args, **kwargs)
             except BaseException as error:  # noqa: BLE001  a future cannot carry StopIteration
-                return False, error
+                good, value = False, error
+            self._only_here(value, good=good)
+            return good, value
 
         loop = asyncio.get_running_loop()
         good, value = await loop.run_in_executor(self._pool, call)
         if not good:
             raise value
         return value
+
+
+def _elsewhere(call: UnitCall) -> UnitError:
+    msg = (
+        f"unit {shown(call.name)} was called on another event loop or in another process than its "
+        "handler's; call it there, and begin others inside it"
+    )
+    return UnitError(msg)

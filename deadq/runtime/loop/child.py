@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from typing import Any, Final
 
 from ... import clock
-from ...events import Event
+from ...events import Event, log
 from ...job import Settlement
 from ...queue import Queue
 from ...store.aio import AsyncStore
@@ -28,9 +27,7 @@ from .orders import Orders
 from .orphan_watch import OrphanWatch
 from .settler import Settler
 from .units import Units
-from .waits import shielded
-
-log = logging.getLogger("deadq.worker")
+from .waits import in_own_thread, shielded
 
 _LOOK_S: Final = 0.05
 """How often, at most, the lease is looked at (s)."""
@@ -155,7 +152,7 @@ class Child:
         finally:
             for timer in self._timers.values():
                 timer.cancel()
-            await asyncio.to_thread(self._lease.stop)
+            await in_own_thread(self._lease.stop)
             self._runner.close()
             await self._parking.aclose()
             await retire(self._queue, self._store, self._ledger)

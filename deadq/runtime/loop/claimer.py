@@ -8,20 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Callable
 from typing import Final, Protocol
 
 from ...clock import ServerClock
 from ...errors import StoreUnavailable
-from ...events import Event
+from ...events import Event, log
 from ...store.park import Parking
 from ...store.scripts import Call, Claimed
 from ...store.wire import PAUSES
 from ..lease.ledger import Ledger
 from .waits import first
-
-log = logging.getLogger("deadq.worker")
 
 LONGEST_S: Final = 60.0
 _PARKED_WITHIN_S: Final = 1.0

@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import secrets
 from typing import Final
 
 from ... import clock
 from ...errors import StoreUnavailable
-from ...events import Event
+from ...events import Event, log
 from ...queue import Queue
 from ...store import scripts
 from ...store.aio import AsyncStore
@@ -20,8 +19,6 @@ from ..lease.heartbeat import Lease
 from ..lease.ledger import Ledger
 from ..lease.registration import registration
 from .ending import Ending
-
-log = logging.getLogger("deadq.worker")
 
 _GOOD_BYE_S: Final = 1.0
 """How long a child waits for the answer to its good-bye (s)."""

@@ -9,14 +9,11 @@ job's.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
-from ...events import Event
-
-log = logging.getLogger("deadq.worker")
+from ...events import Event, log
 
 _noted: ContextVar[set[asyncio.Task[Any]] | None] = ContextVar("deadq_tasks", default=None)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 import select
 import threading
@@ -17,11 +16,9 @@ import time
 from typing import Final
 
 from ... import clock
-from ...events import Event
+from ...events import Event, log
 from ..ties.board import Page
 from ..ties.channel import Channel
-
-log = logging.getLogger("deadq.worker")
 
 ALONE_S: Final = 10.0
 """So long the loop of a child without a supervisor may take to answer, outside of its units."""

@@ -16,6 +16,7 @@ import contextlib
 import contextvars
 import inspect
 import math
+import os
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
@@ -26,6 +27,7 @@ from ...errors import StoreUnavailable, UnitError, UnitInDoubt, shown
 from ...store.aio import AsyncStore
 from ...store.wire import AccessRefused
 from ..insist import ainsist, until
+from ..jobs.forks import end_fork
 from ..jobs.unit_steps import (
     Ask,
     Invoke,
@@ -78,6 +80,7 @@ class Units:
     ) -> None:
         self._host = host
         self._store = store
+        self._pid = os.getpid()
         self._hung = hung or _nobody
         self._patience = patience
         self._steps = UnitSteps(host, store.wire.clock, child, retention_ms, gate or OpenGate())
@@ -141,6 +144,8 @@ class Units:
             self._hung()
             return Ran(good=False, value=TimeoutError("it does not leave"), late=True)
         ran = running.result()
+        if os.getpid() != self._pid:
+            end_fork(ran.value, good=ran.good)
         return ran if isinstance(ran.value, _NeverBegan) else ran._replace(late=late)
 
     async def _ask(self, step: Ask) -> Any:

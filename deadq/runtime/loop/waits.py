@@ -1,9 +1,10 @@
-"""Waiting on an event loop: for the first of several, and in spite of a cancellation."""
+"""Waiting on an event loop: for the first of several, in spite of a cancellation, for a thread."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 
@@ -30,3 +31,12 @@ async def shielded(work: Coroutine[Any, Any, None]) -> None:
             cancelled = True
     if cancelled:
         raise asyncio.CancelledError
+
+
+async def in_own_thread(call: Callable[[], object]) -> None:
+    """Run ``call`` in a new thread: handlers may keep all of those busy that the loop lends."""
+    pool = ThreadPoolExecutor(1)
+    try:
+        await asyncio.get_running_loop().run_in_executor(pool, call)
+    finally:
+        pool.shutdown(wait=False)

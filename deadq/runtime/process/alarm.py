@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import signal
 from typing import Final
 
 from ... import clock
-from ...events import Event
-
-log = logging.getLogger("deadq.worker")
+from ...events import Event, log
 
 REPEAT_S: Final = 0.05
 """A signal that came just before a blocking call began would be lost without another one."""

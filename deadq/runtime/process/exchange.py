@@ -8,7 +8,6 @@ been told to go, for the supervisor's words are heard meanwhile.
 from __future__ import annotations
 
 import contextlib
-import logging
 import math
 import secrets
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from typing import Final, TypeVar
 
 from ... import clock
 from ...errors import StoreUnavailable
-from ...events import Event
+from ...events import Event, log
 from ...job import Claim, Settlement
 from ...queue import Queue
 from ...store import scripts
@@ -32,8 +31,6 @@ from ..lease.renewer import SAFE, Renewer
 from ..ties.board import Holding, Page, Sheet
 from ..ties.channel import Channel
 from .hearing import Hearing
-
-log = logging.getLogger("deadq.worker")
 
 T = TypeVar("T")
 

@@ -9,7 +9,6 @@ assignments, between which no signal handler runs.
 from __future__ import annotations
 
 import enum
-import logging
 import math
 import os
 import signal
@@ -21,16 +20,14 @@ from typing import Any, Final
 
 from ... import clock
 from ...errors import Interrupt
-from ...events import Event
+from ...events import Event, log
+from ..jobs.forks import ForkHooks
 from ..jobs.run import BEGINNING_CPU_S, SyncRun
 from ..lease.renewer import SAFE
 from ..ties.board import Page
 from ..ties.channel import Channel
 from .alarm import REPEAT_S, Alarm
-from .forks import ForkHooks
 from .hearing import Hearing
-
-log = logging.getLogger("deadq.worker")
 
 _UNIT_PATIENCE_S: Final = 0.25
 """So long beyond its limit a unit may take to leave."""
@@ -38,7 +35,7 @@ _UNIT_PATIENCE_S: Final = 0.25
 _ALONE_S: Final = 5.0
 """So long a handler may take to leave once there is no supervisor that would kill the child."""
 
-_OURS: Final = (signal.SIGALRM, signal.SIGIO, signal.SIGTERM)
+_OURS: Final = {signal.SIGALRM, signal.SIGIO, signal.SIGTERM}
 
 
 class Place(enum.Enum):
@@ -170,6 +167,9 @@ class Interrupts:
 
     def mend(self) -> None:
         """Between two handlers: see to it that the last one took no signal and no timer away."""
+        for number in signal.pthread_sigmask(signal.SIG_UNBLOCK, _OURS) & _OURS:
+            name = signal.Signals(number).name
+            log.warning("%s: %s blocked, which is deadq's", Event.LEFT_BEHIND, name)
         for number in _OURS:
             if getsignal(number) is not self._handler:
                 signal.signal(number, self._handler)

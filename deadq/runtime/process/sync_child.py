@@ -12,27 +12,23 @@ put back).
 
 from __future__ import annotations
 
-import contextlib
 import contextvars
 import decimal
 import functools
-import logging
-import os
-import sys
 import threading
-import traceback
 from collections.abc import Callable
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from ... import clock, codec
 from ...arguments import unpack_arguments
 from ...deadline import Deadline, set_ambient
 from ...errors import StoreUnavailable
-from ...events import Event
+from ...events import Event, log
 from ...job import Claim, Outcome, Settlement
 from ...queue import Queue
 from ...task import Task
 from ..jobs.current import CurrentJob, set_current
+from ..jobs.forks import end_fork
 from ..jobs.run import SyncRun, ended
 from ..jobs.said import say_started
 from ..jobs.unit_steps import UnitCall
@@ -42,8 +38,6 @@ from .exchange import Exchange
 from .hearing import Hearing
 from .interrupts import Interrupts
 from .sync_units import SyncUnits
-
-log = logging.getLogger("deadq.worker")
 
 _MEMORY_EVERY_S: Final = 0.1
 
@@ -170,7 +164,7 @@ class SyncChild:
         context.run(set_current, CurrentJob.of(run, functools.partial(self._unit, run)))
         good, value = self._interrupts.run(run, context.run, (task.fn, *args), kwargs)
         if not self._interrupts.here:
-            _end_fork(value, good=good)
+            end_fork(value, good=good)
         self._jobs += 1
         self._interrupts.mend()
         self._look_for_threads(run)
@@ -210,18 +204,3 @@ class SyncChild:
         if new:
             names = ", ".join(sorted(thread.name for thread in new))
             log.warning("%s: job %s, threads %s", Event.LEFT_BEHIND, run.claim.id, names)
-
-
-def _end_fork(value: object, *, good: bool) -> NoReturn:
-    """A handler forked, and the new process came back from it: it ends here, for the job, the
-    connections and the lease are its parent's."""
-    code = 0
-    if isinstance(value, SystemExit):
-        code = value.code if isinstance(value.code, int) else int(value.code is not None)
-    elif not good and isinstance(value, BaseException):
-        traceback.print_exception(value)
-        code = 1
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(AttributeError, ValueError, OSError):
-            stream.flush()
-    os._exit(code)

@@ -68,6 +68,11 @@ class Charge:
         """Whether it is there for suspects alone."""
         return self.number is None
 
+    @property
+    def retired(self) -> bool:
+        """Whether it is replaced, and has given its id up for good."""
+        return self.leaving and bool(self.child) and not self.sheet().child
+
     def sheet(self) -> Sheet:
         """What it holds."""
         return self.page.read()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import logging
+import os
 import secrets
 import signal
 from collections.abc import Callable, Mapping
 from typing import Final
 
 from ... import clock
-from ...events import Event
+from ...events import Event, log
 from ...job import Departure
 from ...queue import Queue
 from ..settings import WorkerConfig
@@ -21,8 +21,6 @@ from .postman import Postman
 from .renewals import Departed, Renewals
 from .report import report_for
 from .spawn import Birth, Facts, LoadFailed
-
-log = logging.getLogger("deadq.worker")
 
 _LEAVE_S: Final = 7.0
 """Beyond the grace, a stopping child may take so long; then it is killed."""
@@ -126,10 +124,14 @@ class Crew:
         self._say("go")
 
     def stop(self) -> None:
-        """Tell every child to stop, and start none any more."""
+        """Tell every child to stop, and start none any more. One that is still at loading the
+        user's module, which may take long, hears nothing and has nothing to lose."""
         if self._stop_until is None:
             self._stop_until = clock.monotonic() + self._config.grace + _LEAVE_S
             self._say("stop")
+            for charge in self.charges:
+                if not charge.child:
+                    os.kill(charge.pid, signal.SIGTERM)  # not reaped yet, so it is still this one
 
     def hasten(self) -> None:
         """Tell every child to interrupt its handlers now."""

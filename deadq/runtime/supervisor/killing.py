@@ -1,5 +1,6 @@
 """Which children have to be killed, and when: one whose handler does not leave, one that does not
-hear its timer any more, one that does not stop in time. None of them inside a unit."""
+hear its timer any more, one that does not stop in time, one that has given up its id and does not
+go. None of them inside a unit."""
 
 from __future__ import annotations
 
@@ -16,6 +17,10 @@ _PATIENCE_S: Final = 0.15
 _UNHEARD_S: Final = 1.0
 """A child that lets a job run so much beyond its time does not hear its own timer any more."""
 
+_FAREWELL_S: Final = 10.0
+"""A child that is replaced, and holds nothing any more, may take so long to end: lifespans close,
+and a handler that did not leave may keep the process busy for ever."""
+
 _OVERDUE_EVERY_S: Final = 0.25
 """How often children are looked at that may not hear any more."""
 
@@ -31,6 +36,8 @@ class Killing:
         self._at: dict[Charge, float] = {}
         self._decided: dict[Charge, dict[tuple[str, int], str]] = {}
         """Marks of the jobs for which a child has to be killed."""
+        self._retired: dict[Charge, float] = {}
+        """Since when children that are replaced hold nothing any more (monotonic s)."""
         self._overdue_at = 0.0
         self._sparing = True
         """Whether a child is let live that has done in the end what it was to be killed for."""
@@ -55,6 +62,7 @@ class Killing:
     def ended(self, charge: Charge) -> Mapping[tuple[str, int], str]:
         """A child has ended, killed or not; the marks of the jobs for which it had to."""
         self._at.pop(charge, None)
+        self._retired.pop(charge, None)
         return self._decided.pop(charge, {})
 
     def tick(self, now: float) -> None:
@@ -72,7 +80,9 @@ class Killing:
 
     def _find_overdue(self, now: float) -> None:
         for charge in self._charges():
-            if charge.unit_over(now - _UNHEARD_S):
+            if charge.retired:
+                self._retired.setdefault(charge, now)
+            if charge.unit_over(now - _UNHEARD_S) or self._lingers(charge, now):
                 self._at.setdefault(charge, now)
             for job, holding in charge.sheet().held.items():
                 if holding.until + _UNHEARD_S < now:
@@ -83,4 +93,7 @@ class Killing:
         # what has no end any more has left, and is only not reported yet
         running = [(j, h.fence) for j, h in charge.sheet().held.items() if h.until < math.inf]
         stays = not self._decided.get(charge, {}).keys().isdisjoint(running)
-        return stays or charge.unit_over(now - _UNHEARD_S)
+        return stays or charge.unit_over(now - _UNHEARD_S) or self._lingers(charge, now)
+
+    def _lingers(self, charge: Charge, now: float) -> bool:
+        return self._retired.get(charge, math.inf) + _FAREWELL_S < now

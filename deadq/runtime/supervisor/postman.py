@@ -6,18 +6,15 @@ the wait includes tokens only while there is one.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from ... import clock
 from ...errors import StoreUnavailable
-from ...events import Event
+from ...events import Event, log
 from ...store.mailbox import WAIT_S, Mailbox
 from ...store.wire import PAUSES
 from .charge import Charge
-
-log = logging.getLogger("deadq.worker")
 
 _GRACE_S: Final = 5.0
 """How much later than asked the server may answer before the connection counts as dead."""

@@ -3,13 +3,12 @@ of those that ended."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from ... import clock
 from ...errors import StoreUnavailable
-from ...events import Event
+from ...events import Event, log
 from ...job import Departure, Settlement
 from ...queue import Queue
 from ...store import scripts
@@ -19,9 +18,6 @@ from ..lease.ledger import renewal_of
 from ..lease.renewer import Renewer
 from .charge import Charge
 from .spawn import Facts
-
-log = logging.getLogger("deadq.worker")
-
 
 _LOADS_TOO: Final = (
     "queue %s has a client that only your own code can make: the supervisor uses it, with your "

@@ -21,13 +21,15 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from ...errors import DeadqError
+from ...events import log
 from ...queue import Queue
 from ...store.likeness import likeness
+from ..jobs.forks import ForkHooks
 from ..loop.child import Child
+from ..loop.persevering import run_to_end
 from ..process import sync_child
 from ..settings import ChildSettings, Plan, Ties, WorkerConfig, plan_for
-
-log = logging.getLogger("deadq.worker")
+from .parting import forget_parents, take_leave
 
 _CLEAN_UP_S: Final = 1.0
 """How long tasks that were left behind may take to leave, at the very end (s)."""
@@ -98,6 +100,7 @@ def _end(work: Callable[[], int]) -> None:
     code = 1
     try:
         signal.set_wakeup_fd(-1)
+        forget_parents()
         # A closed terminal and Ctrl-C are the supervisor's to judge; until there is something to
         # lose, SIGTERM simply ends the process.
         for number in (signal.SIGINT, signal.SIGHUP):
@@ -106,10 +109,11 @@ def _end(work: Callable[[], int]) -> None:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         code = work()
-    except BaseException:
+    except BaseException:  # noqa: BLE001  it is logged
         log.exception("a child ended by an error of the worker's own")
     finally:
         with contextlib.suppress(BaseException):
+            take_leave()
             logging.shutdown()
             sys.stdout.flush()
             sys.stderr.flush()
@@ -180,8 +184,8 @@ def _on_a_loop(queue: Queue, settings: ChildSettings, ties: Ties) -> int:
     """Not by asyncio.run(): that would wait without end for a task that does not leave."""
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
-    loop.run_until_complete(_serve(queue, settings, ties))
-    loop.run_until_complete(_clean_up(loop))
+    run_to_end(loop, _serve(queue, settings, ties))
+    run_to_end(loop, _clean_up(loop))
     for thread in threading.enumerate():
         if thread.name.startswith("deadq-handler"):
             log.warning("leaving a plain handler behind that does not stop: %s", thread.name)
@@ -191,6 +195,8 @@ def _on_a_loop(queue: Queue, settings: ChildSettings, ties: Ties) -> int:
 async def _serve(queue: Queue, settings: ChildSettings, ties: Ties) -> None:
     child = Child(queue, settings, started=asyncio.Event(), ties=ties)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, child.stop)
+    # a process that a handler forks, as multiprocessing does, is ended by SIGTERM like any other
+    ForkHooks((signal.SIGTERM,), signal.getsignal(signal.SIGTERM)).start()
     async with queue.opened():
         await child.run()
 

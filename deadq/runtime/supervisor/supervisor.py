@@ -7,7 +7,6 @@ places. Everything it waits for goes through one selector; signals only leave a 
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import selectors
 import signal
@@ -18,7 +17,7 @@ from typing import Any, Final
 
 from ... import clock
 from ...errors import DeadqError
-from ...events import Event
+from ...events import Event, log
 from ...queue import Queue
 from ..settings import WorkerConfig
 from ..ties.unit_lock import Locks
@@ -26,8 +25,6 @@ from ..vitals.vitals import Vitals
 from .charge import Charge
 from .crew import Crew
 from .spawn import Facts, LoadFailed
-
-log = logging.getLogger("deadq.worker")
 
 _STOPS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """A closed terminal ends a worker as gracefully as anybody else."""
@@ -190,12 +187,17 @@ class Supervisor:
     def _hearing_signals(self) -> Iterator[None]:
         for end in (self._signals, self._wakeup):
             os.set_blocking(end, False)
-        numbers = (*_STOPS, signal.SIGCHLD)
+        numbers = {*_STOPS, signal.SIGCHLD}
+        if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+            numbers.remove(signal.SIGHUP)  # nohup: this worker is to outlive its terminal
         before = {number: signal.signal(number, _noted) for number in numbers}
         wakeup = signal.set_wakeup_fd(self._wakeup, warn_on_full_buffer=False)
+        # whoever started this process may have blocked them, and so in it as well
+        mask = signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
         try:
             yield
         finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             signal.set_wakeup_fd(wakeup)
             for number, handler in before.items():
                 signal.signal(number, handler)

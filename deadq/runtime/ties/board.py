@@ -9,7 +9,6 @@ was sent.
 
 from __future__ import annotations
 
-import logging
 import mmap
 import struct
 import zlib
@@ -18,9 +17,7 @@ from typing import Final, NamedTuple
 
 import msgpack
 
-from ...events import Event
-
-log = logging.getLogger("deadq.worker")
+from ...events import Event, log
 
 _DOUBLES: Final = 5
 _HEAD: Final = struct.Struct("<II")

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import os
 import time
 from collections.abc import Mapping
@@ -21,8 +20,7 @@ from typing import Final, Literal
 from ... import clock
 from ...deadline import seconds
 from ...errors import DeadqError
-
-log = logging.getLogger("deadq.worker")
+from ...events import log
 
 
 @dataclass(frozen=True, slots=True)

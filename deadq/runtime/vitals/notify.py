@@ -6,13 +6,12 @@ that a forked child could inherit.
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 from collections.abc import MutableMapping
 from typing import Final
 
-log = logging.getLogger("deadq.worker")
+from ...events import log
 
 _VARIABLES: Final = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
 _PATIENCE_S: Final = 0.2

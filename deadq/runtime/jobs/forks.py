@@ -1,4 +1,5 @@
-"""What a fork means for signal handlers that belong to one process.
+"""What a handler's fork means: for signal handlers that belong to one process, and for a new
+process that comes back from the handler.
 
 Between the fork and the end of the hook no signal gets through: one that is sent to the new
 process at once, as to end it, finds there what signals mean by default.
@@ -6,11 +7,15 @@ process at once, as to end it, finds there what signals mean by default.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import sys
+import threading
+import traceback
 from _signal import getsignal  # type: ignore[import-not-found]  # the public one looks it up in an enum
 from collections.abc import Collection
-from typing import Any
+from typing import Any, NoReturn
 
 
 class ForkHooks:
@@ -22,7 +27,8 @@ class ForkHooks:
     def __init__(self, numbers: Collection[int], handler: Any) -> None:
         self._numbers = numbers
         self._handler = handler
-        self._held_back: set[Any] = set()
+        self._held_back = threading.local()
+        """What each thread that forks had blocked before, as its ``mask``."""
 
     def start(self) -> None:
         """From now on."""
@@ -42,12 +48,13 @@ class ForkHooks:
     def _before(cls) -> None:
         if cls._standing is not None:
             standing = cls._standing
-            standing._held_back = signal.pthread_sigmask(signal.SIG_BLOCK, standing._numbers)
+            mask = signal.pthread_sigmask(signal.SIG_BLOCK, standing._numbers)
+            standing._held_back.mask = mask
 
     @classmethod
     def _after(cls) -> None:
         if cls._standing is not None:
-            signal.pthread_sigmask(signal.SIG_SETMASK, cls._standing._held_back)
+            cls._standing._unblock()
 
     @classmethod
     def _in_child(cls) -> None:
@@ -58,4 +65,25 @@ class ForkHooks:
         for number in standing._numbers:
             if getsignal(number) is standing._handler:
                 signal.signal(number, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_SETMASK, standing._held_back)
+        standing._unblock()
+
+    def _unblock(self) -> None:
+        # None before: the hooks have come to stand while this thread was between two of them
+        mask = getattr(self._held_back, "mask", None)
+        if mask is not None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def end_fork(value: object, *, good: bool) -> NoReturn:
+    """A handler forked, and the new process came back from it, with what it returned (``good``) or
+    raised: it ends here, for the job, the connections and the lease are its parent's."""
+    code = 0
+    if isinstance(value, SystemExit):
+        code = value.code if isinstance(value.code, int) else int(value.code is not None)
+    elif not good and isinstance(value, BaseException):
+        traceback.print_exception(value)
+        code = 1
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError, ValueError, OSError):
+            stream.flush()
+    os._exit(code)
