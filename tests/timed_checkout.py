@@ -1,8 +1,10 @@
 """What ``deadq work tests.timed_checkout:queue`` loads: the checkout as it is, whose two steps note
-in a book when they begin and how they end. The charge waits for the gate, where a test sets one.
+in a book when they begin and how they end. They may take as long as the caller waits; the charge
+waits for the gate, where a test sets one.
 """
 
 import asyncio
+import dataclasses
 import os
 from pathlib import Path
 
@@ -35,3 +37,4 @@ def charge(order, cents):
 
 
 jobs.review, jobs.charge = review, charge
+jobs.pay.config = dataclasses.replace(jobs.pay.config, timeout=None)

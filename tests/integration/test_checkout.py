@@ -209,9 +209,9 @@ def test_instant_and_duration_are_weighed(checkout, ahead_s, timeout_ms, least, 
 
 
 class Line:
-    """A caller's own connection, on which an order has been sent."""
+    """A caller's own connection, on which an order has been sent: all of it, or so many bytes."""
 
-    def __init__(self, checkout, key="k"):
+    def __init__(self, checkout, key="k", sent=None):
         host, port = checkout.client.base_url.netloc.decode().split(":")
         self._socket = socket.create_connection((host, int(port)))
         body = b'{"order": "17", "cents": 999}'
@@ -261,6 +261,17 @@ def test_an_order_that_waits_for_a_slot_is_given_up_when_its_caller_hangs_up(che
         assert checkout.job("runs").state is State.RUNNING
         assert stays.result().status_code == 200
     assert {note.key for note in checkout.book.notes()} == {"shop:runs"}
+
+
+def test_hanging_up_is_no_error_in_the_log(checkout):
+    """In mid-request, and while the order waits."""
+    Line(checkout, sent=1).hang_up()
+    order(checkout, State.READY).hang_up()
+    cancelled(checkout)
+    checkout.close()
+    said = (checkout.folder / "log").read_text()
+    assert "Finished server process" in said
+    assert "Traceback" not in said
 
 
 @pytest.mark.parametrize("rudely", [False, True])
