@@ -12,6 +12,7 @@ from .. import __version__
 from ..errors import DeadqError
 from . import operating, running
 from .faults import Fault
+from .printing import one_line
 from .words import COMPLETING, help_unless_told
 
 app = typer.Typer(
@@ -43,6 +44,10 @@ def run(args: list[str]) -> int:
         return _fail(str(error), 1)
     except (KeyboardInterrupt, typer.Abort):
         return _fail("interrupted", _INTERRUPTED)
+    except BrokenPipeError:
+        return 1  # its reader has gone, and so may this
+    except OSError as error:
+        return _fail(str(error), 1)
     except Exception as error:
         # the parser's own errors; their base class has moved between its releases
         message = getattr(error, "format_message", None)
@@ -55,7 +60,7 @@ def run(args: list[str]) -> int:
 
 
 def _fail(line: str, code: int) -> int:
-    sys.stderr.write(f"deadq: {' '.join(line.split())}\n")
+    sys.stderr.write(f"deadq: {one_line(' '.join(line.split()))}\n")
     return code
 
 

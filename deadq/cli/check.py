@@ -16,7 +16,7 @@ from ..store.connect import Backend
 from ..store.survey import survey
 from .faults import asked
 from .naming import queue_of_module
-from .printing import print_json
+from .printing import print_json, printable
 
 _MEASURED_S: Final = 1.0
 """So long the rate of submits is measured where none is given."""
@@ -82,9 +82,9 @@ def _rate(queue: Queue) -> float:
 
 def _show(name: str, findings: Sequence[Finding]) -> None:
     console = Console(highlight=False)
-    console.print(Text(f"queue {name}"))
+    console.print(Text(printable(f"queue {name}")))
     for finding in findings:
         sign = Text(f"  {_SIGNS[finding.level]:7} ", _STYLES[finding.level])
-        console.print(sign + Text(f"{finding.about}: {finding.found}"))
+        console.print(sign + Text(printable(f"{finding.about}: {finding.found}")))
         if finding.remedy:
-            console.print(Text(f"          -> {finding.remedy}"))
+            console.print(Text(printable(f"          -> {finding.remedy}")))
