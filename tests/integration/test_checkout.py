@@ -49,13 +49,13 @@ class Checkout:
             stderr=subprocess.STDOUT,
             pass_fds=fds,
         )
-        self._open.callback(process.wait, 10)
+        self._open.callback(process.wait, 30)
         self._open.callback(process.terminate)
         return process
 
     def worker(self, target="workers.checkout.jobs:queue", slots=4, **settings):
         worker = self.run(*COMMAND[1:], "work", target, f"--concurrency={slots}", **settings)
-        wait_until(lambda: self.queue.stats().slots == slots, "the worker")
+        wait_until(lambda: self.queue.stats().slots == slots, "the worker", 30.0)
         return worker
 
     def timed_worker(self, **settings):
