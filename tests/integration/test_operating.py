@@ -117,6 +117,7 @@ def test_jobs_are_listed(desk):
     for_people = desk.said("jobs", "jobs:checkout")
     assert "queue checkout: 2 unfinished jobs" in for_people
     assert for_people.index("sooner") < for_people.index("later")
+    assert "1 unfinished job, and perhaps more: " in desk.said("jobs", "checkout", "--limit=1")
 
 
 def test_jobs_of_one_state_and_no_more_than_asked_for_are_listed(staffed):
