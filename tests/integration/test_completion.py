@@ -76,8 +76,12 @@ class Terminal:
         return json.loads(self._ran.read_text())
 
     def close(self):
-        self._shell.kill()
-        self._shell.wait()
+        os.write(self._keys, b"exit\n")  # killed, it would leave what it has just started behind
+        try:
+            self._shell.wait(10)
+        finally:
+            self._shell.kill()
+            self._shell.wait()
         os.close(self._keys)
 
 
