@@ -4,11 +4,16 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+import typer
 
 import deadq
+from deadq.cli.app import app
 
 ROOT = Path(deadq.__path__[0]).parent
-COMMAND = (sys.executable, "-m", "deadq.cli")
+COMMAND = (sys.executable, "-m", os.environ.get("DEADQ_TEST_COMMAND", "deadq.cli"))
+"""The real one, unless a test is to show that it notices a wrong one."""
 
 
 def environment(**settings: str) -> dict[str, str]:
@@ -57,4 +62,17 @@ def traces_of(folder: Path) -> list[str]:
             continue  # it ended, or is not ours
         if os.fsencode(folder) in told + works_in and int(process.name) != os.getpid():
             found.append(f"{process.name}: {(process / 'cmdline').read_bytes()!r}")
+    return found
+
+
+def every_command() -> dict[str, Any]:
+    """All commands of the parser's own making, by their names: ``server start``."""
+    found = {}
+
+    def walk(command: Any, *path: str) -> None:
+        found[" ".join(path)] = command
+        for name, inner in getattr(command, "commands", {}).items():
+            walk(inner, *path, name)
+
+    walk(typer.main.get_command(app))
     return found

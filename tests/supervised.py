@@ -53,7 +53,7 @@ class SupervisedWorker:
             stdout=terminal if shown else subprocess.DEVNULL,
             stderr=terminal if shown else self._errors,
             start_new_session=True,
-            preexec_fn=_take_terminal if shown else None,  # noqa: PLW1509  no locks are taken there
+            preexec_fn=take_terminal if shown else None,  # noqa: PLW1509  no locks are taken there
         )
 
     @property
@@ -216,7 +216,8 @@ class Yard:
         self.client.close()
 
 
-def _take_terminal() -> None:
+def take_terminal() -> None:
+    """In a new process: have its standard input as the terminal that its session is on."""
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 

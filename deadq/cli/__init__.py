@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 
@@ -9,6 +10,9 @@ import sys
 def main() -> None:
     """Run the command line of this process, and exit: 0 good, 1 failed, 2 asked for wrongly."""
     _stand_in_for_closed_streams()
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # what the terminal's encoding does not hold is written out
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         from .app import run
 
@@ -21,7 +25,20 @@ def main() -> None:
             " (the library itself does not)\n"
         )
         sys.exit(2)
-    sys.exit(code)
+    sys.exit(_delivered(code))
+
+
+def _delivered(code: int) -> int:
+    """The exit code, once what was printed has gone where it was to go."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        if not code and not isinstance(error, BrokenPipeError):  # | head -1 wants no more of it
+            sys.stderr.write(f"deadq: {error}\n")
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())  # the interpreter flushes once more
+        return code or 1
+    return code
 
 
 def _stand_in_for_closed_streams() -> None:

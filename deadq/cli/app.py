@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Annotated
 
@@ -11,12 +12,13 @@ from .. import __version__
 from ..errors import DeadqError
 from . import operating, running
 from .faults import Fault
-from .words import help_unless_told
+from .printing import one_line
+from .words import COMPLETING, help_unless_told
 
 app = typer.Typer(
     name="deadq",
     invoke_without_command=True,
-    add_completion=False,
+    add_completion=False,  # see deadq completion
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -30,6 +32,10 @@ _INTERRUPTED = 130
 
 def run(args: list[str]) -> int:
     """Run one command line; errors come out as one line on stderr. Returns the exit code."""
+    if COMPLETING in os.environ:
+        from .completion import prepare
+
+        prepare()
     try:
         code = app(args, prog_name="deadq", standalone_mode=False)
     except Fault as fault:
@@ -38,6 +44,10 @@ def run(args: list[str]) -> int:
         return _fail(str(error), 1)
     except (KeyboardInterrupt, typer.Abort):
         return _fail("interrupted", _INTERRUPTED)
+    except BrokenPipeError:
+        return 1  # its reader has gone, and so may this
+    except OSError as error:
+        return _fail(str(error), 1)
     except Exception as error:
         # the parser's own errors; their base class has moved between its releases
         message = getattr(error, "format_message", None)
@@ -50,7 +60,7 @@ def run(args: list[str]) -> int:
 
 
 def _fail(line: str, code: int) -> int:
-    sys.stderr.write(f"deadq: {' '.join(line.split())}\n")
+    sys.stderr.write(f"deadq: {one_line(' '.join(line.split()))}\n")
     return code
 
 

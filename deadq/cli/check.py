@@ -6,9 +6,6 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from rich.console import Console
-from rich.text import Text
-
 from ..checks import Finding, Level, TaskFacts, check_memory, check_queue, check_server
 from ..deadline import seconds
 from ..queue import Queue
@@ -17,12 +14,17 @@ from ..store.survey import survey
 from .faults import asked
 from .naming import queue_of_module
 from .printing import print_json
+from .tables import print_points
 
 _MEASURED_S: Final = 1.0
 """So long the rate of submits is measured where none is given."""
 
 _SIGNS: Final = {Level.OK: "ok", Level.WARNING: "warning", Level.FAULT: "FAULT"}
-_STYLES: Final = {Level.OK: "green", Level.WARNING: "yellow", Level.FAULT: "bold red"}
+_STYLES: Final = {
+    Level.OK: "green",
+    Level.WARNING: "black on yellow",  # yellow alone is not seen on white
+    Level.FAULT: "bold white on red",
+}
 
 
 def check(
@@ -81,10 +83,10 @@ def _rate(queue: Queue) -> float:
 
 
 def _show(name: str, findings: Sequence[Finding]) -> None:
-    console = Console(highlight=False)
-    console.print(Text(f"queue {name}"))
+    points: list[tuple[str, str, str]] = []
     for finding in findings:
-        sign = Text(f"  {_SIGNS[finding.level]:7} ", _STYLES[finding.level])
-        console.print(sign + Text(f"{finding.about}: {finding.found}"))
+        line = f"{finding.about}: {finding.found}"
+        points.append((_SIGNS[finding.level], _STYLES[finding.level], line))
         if finding.remedy:
-            console.print(Text(f"          -> {finding.remedy}"))
+            points.append(("", "", f"-> {finding.remedy}"))
+    print_points(f"queue {name}", points)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from ..deadline import seconds
 from ..runtime.vitals.probes import ask_endpoint, ask_file
 from .addresses import address_in
 from .faults import asked
-from .printing import print_json
+from .printing import print_json, say
 
 
 def health(where: str, *, max_age: float, as_json: bool) -> int:
@@ -26,5 +25,5 @@ def health(where: str, *, max_age: float, as_json: bool) -> int:
     if as_json:
         print_json({"ready": answer.well, "line": answer.line, "worker": answer.status})
     else:
-        sys.stdout.write(f"deadq: {answer.line}\n")
+        say(answer.line)
     return 0 if answer.well else 1

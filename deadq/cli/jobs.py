@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from ..reports import JobReport
@@ -24,12 +25,13 @@ def jobs(target: str, *, state: str | None, limit: int, url: str | None, as_json
         print_json([job._asdict() for job in found])
         return
     print_rows(
-        f"queue {queue.name}: {len(found)} unfinished jobs",
+        f"queue {queue.name}: {_count(found, limit, 'unfinished job')}",
         ("key", "task", "state", "time left", "attempt", "worker"),
         [
             (job.key, job.task, job.state, span(job.remaining_s), job.attempts or "", job.worker)
             for job in found
         ],
+        folded=("key", "worker"),
     )
 
 
@@ -62,13 +64,26 @@ def dead(target: str, *, limit: int, url: str | None, as_json: bool) -> None:
         print_json([job._asdict() for job in found])
         return
     print_rows(
-        f"queue {queue.name}: {len(found)} dead jobs",
+        f"queue {queue.name}: {_count(found, limit, 'dead job')}",
         ("key", "task", "state", "ended", "attempts", "error"),
         [
-            (job.key, job.task, job.state, instant(job.ended_ms), job.attempts, _error(*job[-2:]))
+            (
+                job.key,
+                job.task,
+                job.state,
+                instant(job.ended_ms)[:19],
+                job.attempts,
+                _error(*job[-2:]),
+            )
             for job in found
         ],
+        folded=("key", "error"),
     )
+
+
+def _count(found: Sequence[object], limit: int, what: str) -> str:
+    more = ", and perhaps more: see --limit" if found and len(found) == limit else ""
+    return f"{len(found)} {what}{'' if len(found) == 1 else 's'}{more}"
 
 
 def _rows(report: JobReport) -> list[tuple[str, object]]:

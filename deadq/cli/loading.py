@@ -22,12 +22,24 @@ def load_queue(target: str, url: str | None = None) -> Queue:
         Fault: there is no such module or queue, importing the module failed, or the URL is odd.
     """
     name, _, attribute = target.partition(":")
-    module = _load(_module_name(name, attribute))
-    queue = _pick(module, attribute)
+    module = _module_name(name, attribute)
+    queue = _pick(module, _load(module), attribute)
     if url is not None:
         with asked():
             queue.relocate(url)
+    settle(queue)
     return queue
+
+
+def settle(queue: Queue) -> None:
+    """Find out at once whether ``$DEADQ_URL``, where the queue goes by it, is odd.
+
+    Raises:
+        Fault: it is.
+    """
+    if queue.backend.given is None and os.environ.get("DEADQ_URL"):
+        with asked():
+            _ = queue.backend.url
 
 
 def is_target(text: str) -> bool:
@@ -60,11 +72,13 @@ def _load(name: str) -> ModuleType:
             )
             raise Fault(msg) from None
         raise _broken(name, missing) from missing
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # sys.exit() among them
         raise _broken(name, error) from error
 
 
-def _broken(name: str, error: Exception) -> Fault:
+def _broken(name: str, error: BaseException) -> Fault:
     """The user's module does not import: where, and why."""
     where = ""
     for frame in traceback.extract_tb(error.__traceback__):
@@ -77,23 +91,38 @@ def _broken(name: str, error: Exception) -> Fault:
         where = f" ({os.path.relpath(error.filename or name)}, line {error.lineno})"
         text = error.msg
     else:
-        text = str(error)
+        text = _message(error)
     return Fault(f"importing {name} failed: {type(error).__name__}: {text}{where}", code=1)
 
 
-def _pick(module: ModuleType, attribute: str) -> Queue:
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001  an exception of the user's own
+        return "its message cannot be had"
+
+
+def _pick(name: str, module: ModuleType, attribute: str) -> Queue:
     found: object = module
     missing = object()
     for part in attribute.split("."):
-        found = getattr(found, part, missing)
+        try:
+            found = getattr(found, part, missing)
+        except Exception as error:
+            raise _broken(name, error) from error
     if isinstance(found, Queue):
         return found
-    has = [f"`{name}`" for name, value in vars(module).items() if isinstance(value, Queue)]
+    has = [f"`{word}`" for word, value in _names_in(module) if isinstance(value, Queue)]
     rest = f"it has: {', '.join(has)}" if has else "it has none; a queue is a deadq.Queue(...)"
     if not attribute:
-        raise Fault(f"no queue was named in module {module.__name__}; {rest}")
+        raise Fault(f"no queue was named in module {name}; {rest}")
     if found is missing:
-        raise Fault(f"no queue `{attribute}` in module {module.__name__}; {rest}")
+        raise Fault(f"no queue `{attribute}` in module {name}; {rest}")
     kind = type(found).__name__
-    msg = f"`{attribute}` in module {module.__name__} is no queue but a {kind}; {rest}"
+    msg = f"`{attribute}` in module {name} is no queue but a {kind}; {rest}"
     raise Fault(msg)
+
+
+def _names_in(module: ModuleType) -> list[tuple[str, object]]:
+    """None where the module has put something else in its place."""
+    return list(getattr(module, "__dict__", {}).items())

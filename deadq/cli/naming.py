@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterator
 
 from ..job import job_id
 from ..queue import Queue
 from ..reports import JobReport
 from .faults import Fault, asked
-from .loading import is_target, load_queue
+from .loading import is_target, load_queue, settle
 
 
 @contextlib.contextmanager
@@ -20,10 +21,11 @@ def queue_named(target: str, url: str | None) -> Iterator[Queue]:
         Fault: there is no such module or queue, or its name or URL is odd.
     """
     if is_target(target):
-        queue = load_queue(target, url)
+        queue = _loaded(target, url)
     else:
         with asked():
             queue = Queue(target, capacity=1, url=url)
+        settle(queue)
     with contextlib.closing(queue):
         yield queue
 
@@ -37,8 +39,14 @@ def queue_of_module(target: str, url: str | None, why: str) -> Iterator[Queue]:
     """
     if not is_target(target):
         raise Fault(f"{why}: give MODULE:QUEUE, such as shop.jobs:queue, not `{target}`")
-    with contextlib.closing(load_queue(target, url)) as queue:
+    with contextlib.closing(_loaded(target, url)) as queue:
         yield queue
+
+
+def _loaded(target: str, url: str | None) -> Queue:
+    """What the module itself prints is no part of the answer."""
+    with contextlib.redirect_stdout(sys.stderr):
+        return load_queue(target, url)
 
 
 def job_named(queue: Queue, name: str) -> JobReport:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from .words import Json, Limit, Target, Url
+from .words import Json, Limit, Target, Url, open_states
 
 commands = typer.Typer()
 
@@ -62,7 +62,10 @@ def check(
 def jobs(
     target: Target,
     state: Annotated[
-        str | None, typer.Option(help="Only those ready, running, later, suspect or strange.")
+        str | None,
+        typer.Option(
+            help="Only those ready, running, later, suspect or strange.", autocompletion=open_states
+        ),
     ] = None,
     limit: Limit = 50,
     as_json: Json = False,
@@ -144,7 +147,7 @@ def requeue(
 
 @commands.command()
 def pause(target: Target, as_json: Json = False, url: Url = None) -> None:
-    """Refuse new jobs, with reason "paused"; what was accepted goes on.
+    """Refuse new jobs as "paused"; what was accepted goes on.
 
     Example: deadq pause checkout
     """

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from .words import Json, Url, help_unless_told
+from .words import Json, Url, help_unless_told, runners, shells
 
 commands = typer.Typer()
 server = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
@@ -35,7 +35,10 @@ def work(
         typer.Option(help="Jobs at a time; default: 64, or the CPUs for plain handlers."),
     ] = None,
     grace: Annotated[float, typer.Option(help="Seconds for running jobs at a stop.")] = 30.0,
-    runner: Annotated[str, typer.Option(help="async, process (plain handlers), or auto.")] = "auto",
+    runner: Annotated[
+        str,
+        typer.Option(help="async, process (plain handlers), or auto.", autocompletion=runners),
+    ] = "auto",
     children: Annotated[
         int | None, typer.Option(help="Processes that share the slots (async runner).")
     ] = None,
@@ -63,11 +66,11 @@ def work(
         ),
     ] = 0,
 ) -> None:
-    """Run the jobs of a queue, or of several, until SIGTERM or Ctrl-C.
+    """Run the jobs of a queue, or of several, until stopped.
 
-    Then nothing more is started; what runs may end within the grace, the rest is given back.
-    A second signal hastens that. Several queues share the concurrency by weight, as in
-    shop.jobs:orders=3 shop.jobs:mails=1.
+    At SIGTERM or Ctrl-C nothing more is started; what runs may end within the grace, the rest is
+    given back. A second signal hastens that. Several queues share the concurrency by weight, as
+    in shop.jobs:orders=3 shop.jobs:mails=1.
 
     Example: deadq work shop.jobs:queue --concurrency 16
     """
@@ -119,6 +122,22 @@ def demo(
     from .demo import demo as run_demo
 
     raise typer.Exit(run_demo(seconds=seconds, as_json=as_json))
+
+
+@commands.command()
+def completion(
+    shell: Annotated[str, typer.Argument(metavar="bash|zsh|fish", autocompletion=shells)],
+) -> None:
+    """Print what makes a shell complete command lines.
+
+    Load it in the shell's start-up file, or keep it where the shell looks for completions:
+    zsh, a file _deadq in a folder of $fpath; fish, ~/.config/fish/completions/deadq.fish.
+
+    Example: deadq completion bash >> ~/.bashrc
+    """
+    from .completion import print_script
+
+    print_script(shell)
 
 
 @server.command()

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict
 
 from ..store import embedded
-from .printing import print_json
+from .printing import print_json, say
 
 
 def start(*, as_json: bool) -> None:
@@ -21,7 +20,7 @@ def start(*, as_json: bool) -> None:
         print_json({"url": url, "started": bool(said)})
         return
     for line in said or [f"deadq: the server of this project runs at {url} already"]:
-        sys.stdout.write(f"{line}\n")
+        say(line.removeprefix("deadq: "))
 
 
 def status(*, as_json: bool) -> int:
@@ -30,15 +29,11 @@ def status(*, as_json: bool) -> int:
     if as_json:
         print_json({**asdict(found), "folder": str(found.folder)})
     elif not found.running:
-        sys.stdout.write(
-            f"deadq: no server runs for {found.folder}; 'deadq server start' does it\n"
-        )
+        say(f"no server runs for {found.folder}; 'deadq server start' does it")
     elif found.url is None:
-        sys.stdout.write(f"deadq: the server (pid {found.pid}) in {found.folder} is silent\n")
+        say(f"the server (pid {found.pid}) in {found.folder} is silent")
     else:
-        sys.stdout.write(
-            f"deadq: {found.version} (pid {found.pid}) serves {found.folder} at {found.url}\n"
-        )
+        say(f"{found.version} (pid {found.pid}) serves {found.folder} at {found.url}")
     return 0 if found.running else 1
 
 
@@ -52,4 +47,4 @@ def stop(*, as_json: bool) -> None:
     if as_json:
         print_json({"stopped": stopped})
     else:
-        sys.stdout.write("deadq: stopped\n" if stopped else "deadq: no server was running\n")
+        say("stopped" if stopped else "no server was running")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -16,7 +15,7 @@ from ..job import State
 from ..queue import Queue
 from .faults import Fault, asked
 from .naming import job_named, queue_named, queue_of_module
-from .printing import print_json
+from .printing import print_json, say
 
 _LOOK_EVERY_S: Final = 0.1
 _MOST_DEAD: Final = 1_000
@@ -39,7 +38,7 @@ def cancel(target: str, names: Sequence[str], *, url: str | None, as_json: bool)
     else:
         for job in found:
             state = states[job.id]
-            _say(f"{job.key or job.id}: {_CANCELLED.get(state, f'too late, it is {state}')}")
+            say(f"{job.key or job.id}: {_CANCELLED.get(state, f'too late, it is {state}')}")
     return 0 if all(state in _CANCELLED for state in states.values()) else 1
 
 
@@ -86,9 +85,9 @@ def requeue(
         done = [ident for ident in idents if ident not in refused]
         print_json({"queue": queue.name, "requeued": done, "refused": refused})
     else:
-        _say(f"requeued {len(idents) - len(refused)} of {len(idents)} jobs, {within:g} s each")
+        say(f"requeued {len(idents) - len(refused)} of {len(idents)} jobs, {within:g} s each")
         for ident, reason in refused.items():
-            _say(f"{ident}: {reason}")
+            say(f"{ident}: {reason}")
     return 1 if refused else 0
 
 
@@ -104,7 +103,7 @@ def pause(target: str, *, paused: bool, url: str | None, as_json: bool) -> None:
     if as_json:
         print_json({"queue": queue.name, "paused": paused})
     else:
-        _say(f"queue {queue.name} {'refuses' if paused else 'takes'} new jobs")
+        say(f"queue {queue.name} {'refuses' if paused else 'takes'} new jobs")
 
 
 def drain(target: str, *, timeout: float | None, url: str | None, as_json: bool) -> int:
@@ -124,9 +123,9 @@ def drain(target: str, *, timeout: float | None, url: str | None, as_json: bool)
     if as_json:
         print_json({"queue": queue.name, "paused": True, "unfinished": left})
     elif left:
-        _say(f"queue {queue.name}: {left} jobs are unfinished after {timeout:g} s")
+        say(f"queue {queue.name}: {left} jobs are unfinished after {timeout:g} s")
     else:
-        _say(f"queue {queue.name} is empty, and refuses new jobs; deadq resume takes them again")
+        say(f"queue {queue.name} is empty, and refuses new jobs; deadq resume takes them again")
     return 1 if left else 0
 
 
@@ -160,7 +159,3 @@ def _bar(*, shown: bool) -> Progress:
         transient=True,
         disable=not (shown and console.is_terminal),
     )
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(f"deadq: {line}\n")

@@ -19,6 +19,7 @@ from ..runtime.vitals.vitals import Vitals
 from .addresses import address_in
 from .faults import Fault, asked
 from .loading import load_queue
+from .printing import printable
 
 _FORMAT = "%(asctime)s %(levelname)s %(message)s"
 
@@ -109,7 +110,7 @@ def _announce(known: Sequence[Facts]) -> None:
     with contextlib.suppress(OSError, ValueError):  # a terminal that has been closed
         for facts in known:
             sys.stderr.write(
-                f"deadq: working on queue {facts.name} ({', '.join(facts.tasks)}),"
+                f"deadq: working on queue {printable(facts.name)} ({', '.join(facts.tasks)}),"
                 f" {sum(facts.slots)} at a time{_processes(facts)}; Ctrl-C stops\n"
             )
         sys.stderr.flush()

@@ -80,6 +80,8 @@ def test_a_queue_at_work_is_judged_by_what_it_does(check, valkey_server):
             assert levels(planned)["memory"] == "fault"
             light = ("jobs:shop", "--json", "--rate", "1e3", "--bytes", "1")
             assert levels(check(*light, url=valkey_server.url))["memory"] == "ok"
+            heavy = (*light[:-1], "1e9")
+            assert levels(check(*heavy, url=valkey_server.url, code=1))["memory"] == "fault"
         finally:
             worker.terminate()
             worker.communicate(timeout=10)

@@ -59,34 +59,6 @@ def here():
 # Help, versions, wrong requests.
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["work"],
-        ["stats"],
-        ["check"],
-        ["jobs"],
-        ["show"],
-        ["cancel"],
-        ["dead"],
-        ["requeue"],
-        ["pause"],
-        ["resume"],
-        ["drain"],
-        ["health"],
-        ["demo"],
-        ["server"],
-        ["server", "start"],
-        ["server", "stop"],
-    ],
-)
-def test_help_has_an_example(command, shop):
-    done = deadq_command(*command, "--help", cwd=shop)
-    assert done.returncode == 0
-    assert f"Example: deadq {' '.join(command)}" in done.stdout
-    assert done.stderr == ""
-
-
 def test_help_lists_the_commands(shop):
     done = deadq_command("--help", cwd=shop)
     assert done.returncode == 0
@@ -95,6 +67,7 @@ def test_help_lists_the_commands(shop):
         "work",
         "health",
         "demo",
+        "completion",
         "server",
         "stats",
         "check",
@@ -320,6 +293,7 @@ def test_the_embedded_server_is_started_looked_at_and_stopped(project):
     assert not project.status().running
     again = server("stop")
     assert (again.returncode, again.stdout) == (0, "deadq: no server was running\n")
+    assert json.loads(server("stop", "--json").stdout) == {"stopped": False}
 
 
 def test_without_any_url_the_embedded_server_serves(shop, project):

@@ -3,11 +3,13 @@
 import json
 import os
 import pty
+import resource
+import signal
 import subprocess
 
 import pytest
 
-from deadq import Deadline, JobFailed, Paused, Queue, State
+from deadq import Deadline, JobFailed, Paused, Queue, Rejected, State
 from tests.commands import COMMAND, deadq_command, environment, started
 from tests.servers import wait_until
 
@@ -115,6 +117,7 @@ def test_jobs_are_listed(desk):
     for_people = desk.said("jobs", "jobs:checkout")
     assert "queue checkout: 2 unfinished jobs" in for_people
     assert for_people.index("sooner") < for_people.index("later")
+    assert "1 unfinished job, and perhaps more: " in desk.said("jobs", "checkout", "--limit=1")
 
 
 def test_jobs_of_one_state_and_no_more_than_asked_for_are_listed(staffed):
@@ -230,6 +233,7 @@ def test_a_queue_is_paused_and_resumed(desk):
     assert desk.said("pause", "checkout") == "deadq: queue checkout refuses new jobs\n"
     with pytest.raises(Paused):
         desk.pay.enqueue("1")
+    assert desk.json("pause", "checkout") == {"queue": "checkout", "paused": True}
     assert desk.json("resume", "checkout") == {"queue": "checkout", "paused": False}
     desk.pay.enqueue("1")
 
@@ -274,6 +278,138 @@ def test_on_a_terminal_a_bar_is_drawn(desk):
     assert process.returncode == 1
     assert b"drain" in drawn
     assert b"0/1" in drawn
+
+
+EVERYWHERE = {
+    "stats": ["checkout"],
+    "check": ["jobs:checkout", "--rate=1"],
+    "jobs": ["checkout"],
+    "show": ["checkout", "17"],
+    "cancel": ["jobs:checkout", "17"],
+    "dead": ["checkout"],
+    "requeue": ["jobs:checkout", "--all"],
+    "pause": ["checkout"],
+    "resume": ["checkout"],
+    "drain": ["empty"],
+}
+"""How each command that asks the server may be called."""
+
+
+@pytest.mark.parametrize("command", EVERYWHERE)
+def test_the_url_on_the_command_line_wins(command, desk):
+    desk.pay.options(key="17").enqueue("17")
+    args = [command, *EVERYWHERE[command], "--url", desk.url]
+    done = deadq_command(*args, cwd=desk.folder, DEADQ_URL="redis://127.0.0.1:1")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+# Odd readers, and odd things to read.
+
+
+@pytest.mark.parametrize(
+    "args",
+    [["jobs", "checkout"], ["jobs", "checkout", "--json"], ["stats", "checkout"], ["--help"]],
+)
+def test_a_reader_that_goes_early_is_no_fault(args, desk):
+    desk.pay.enqueue_many([(str(number),) for number in range(50)])
+    ours, theirs = os.pipe()
+    os.close(ours)
+    done = subprocess.run(
+        [*COMMAND, *args],
+        cwd=desk.folder,
+        env=environment(DEADQ_URL=desk.url),
+        stdout=theirs,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+    os.close(theirs)
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
+@pytest.mark.parametrize(
+    "args", [["jobs", "checkout"], ["stats", "checkout", "--json"], ["--help"]]
+)
+def test_a_full_disk_is_one_line(args, desk):
+    with (desk.folder / "answer").open("wb") as answer:
+        done = subprocess.run(
+            [*COMMAND, *args],
+            cwd=desk.folder,
+            env=environment(DEADQ_URL=desk.url),
+            stdout=answer,
+            stderr=subprocess.PIPE,
+            preexec_fn=_no_room,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (1, b"deadq: [Errno 27] File too large\n")
+
+
+def _no_room():
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+
+
+def test_ctrl_c_ends_a_wait(desk):
+    def paused():
+        try:
+            return not desk.pay.enqueue("1")
+        except Rejected as refusal:
+            return refusal.reason == "paused"
+
+    assert not paused()
+    with started("drain", "checkout", cwd=desk.folder, DEADQ_URL=desk.url) as drain:
+        wait_until(paused, "the queue to be paused")
+        drain.send_signal(signal.SIGINT)
+        said = drain.communicate(timeout=20)
+    assert (drain.returncode, said) == (130, ("", "deadq: interrupted\n"))
+
+
+ODD_KEYS = [
+    "\x1b[31mred",
+    "\x1b]0;title\x07",
+    "a\nb\rc",
+    "\u202egnp",
+    "[/x] [red]",
+    "\x9b31m",
+    "né",
+    "日本",
+]
+
+
+@pytest.mark.parametrize("key", ODD_KEYS)
+def test_no_key_steers_the_terminal(key, staffed):
+    staffed.fail(key)
+    waits = staffed.slow.options(key=f"waits {key}", not_before=Deadline.after(20.0)).enqueue(0.0)
+    for command in (
+        ["jobs", "checkout"],
+        ["show", "checkout", key],
+        ["dead", "checkout"],
+        ["cancel", "jobs:checkout", waits.id],
+    ):
+        said = staffed.said(*command)
+        assert said.replace("\n", "").isprintable()
+        assert ascii(key)[1:5] in said or key in said
+
+
+@pytest.mark.parametrize("name", ["\x1b[31mred", "[/x]", "[red]"])
+@pytest.mark.parametrize("command", ["stats", "jobs", "dead", "pause", "resume", "drain"])
+def test_no_queue_name_steers_the_terminal(command, name, desk):
+    said = desk.said(command, "--", name)
+    assert said.replace("\n", "").isprintable()
+    assert ascii(name)[1:-1] in said
+
+
+def test_what_the_encoding_lacks_is_written_out(desk):
+    desk.pay.options(key="né").enqueue("1")
+    done = deadq_command(
+        *("jobs", "checkout"), cwd=desk.folder, DEADQ_URL=desk.url, PYTHONIOENCODING="ascii"
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "n\\xe9" in done.stdout
+
+
+def test_what_a_module_prints_is_no_part_of_the_answer(desk):
+    (desk.folder / "loud.py").write_text("from jobs import checkout\nprint('good morning')\n")
+    done = desk.command("jobs", "loud:checkout", "--json")
+    assert (done.returncode, json.loads(done.stdout), done.stderr) == (0, [], "good morning\n")
 
 
 # Wrong requests.
@@ -325,21 +461,9 @@ def test_a_hostile_queue_name_does_no_harm(command, name, desk):
         assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    "args",
-    [
-        ["jobs", "checkout"],
-        ["show", "checkout", "a"],
-        ["cancel", "jobs:checkout", "a"],
-        ["dead", "checkout"],
-        ["pause", "checkout"],
-        ["resume", "checkout"],
-        ["drain", "checkout"],
-        ["requeue", "jobs:checkout", "--all"],
-    ],
-)
-def test_without_a_server_it_is_one_line_and_exit_1(args, desk):
-    done = desk.command(*args, "--url", "redis://127.0.0.1:1")
+@pytest.mark.parametrize("command", EVERYWHERE)
+def test_without_a_server_it_is_one_line_and_exit_1(command, desk):
+    done = desk.command(command, *EVERYWHERE[command], "--url", "redis://127.0.0.1:1")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("deadq: the server cannot be reached")
     assert done.stderr.count("\n") == 1

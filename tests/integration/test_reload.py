@@ -14,7 +14,7 @@ import pytest
 from deadq import Queue
 from deadq.cli.faults import Fault
 from deadq.cli.reload import _is_source, run_reloading
-from tests.commands import environment, traces_of
+from tests.commands import COMMAND, environment, traces_of
 from tests.servers import wait_until
 
 JOBS = """
@@ -74,9 +74,9 @@ class Reloading:
     def program(self, grace, leave):
         return [sys.executable, "-c", textwrap.dedent(RELOADING.format(grace=grace, leave=leave))]
 
-    def start(self, *, grace=10.0, leave=10.0, until=SERVING):
+    def start(self, *command, grace=10.0, leave=10.0, until=SERVING):
         self.process = subprocess.Popen(
-            self.program(grace, leave),
+            command or self.program(grace, leave),
             cwd=self.folder,
             env=environment(DEADQ_URL=self.url),
             stdin=subprocess.DEVNULL,
@@ -173,6 +173,16 @@ def test_an_edit_is_seen_and_a_signal_leaves_nothing_behind(number, reloading, t
     assert reloading.ends(number) == 0
     assert "Traceback" not in "".join(reloading.said)
     assert not list(reloading.folder.rglob("*.pyc"))
+
+
+def test_the_option_reloads_a_worker_with_all_its_other_options(reloading, tasks):
+    options = ("--grace=10", "--reload", "--concurrency", "3", "-v")
+    reloading.start(*COMMAND, "work", "shop.jobs:queue", *options)
+    reloading.edit("shop/prices.py", PRICES.format(2))
+    reloading.hear("deadq: shop/prices.py has changed; starting the worker anew")
+    reloading.hear("deadq: working on queue reloaded (ask, reach, slow), 3 at a time")
+    assert tasks["ask"].call() == 2
+    assert reloading.ends(signal.SIGINT) == 0
 
 
 def test_what_runs_at_an_edit_may_end(reloading, tasks):

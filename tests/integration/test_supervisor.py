@@ -131,6 +131,14 @@ def test_children_share_the_slots_of_an_event_loop_worker(site, ending):
     assert "3 at a time in 2 processes; Ctrl-C stops" in stopped(worker)
 
 
+def test_plain_handlers_share_a_loop_where_that_is_asked_for(site, ending):
+    worker = site.work("jobs:second", "--concurrency=3", "--runner=async")
+    ending(worker)
+    site.slots(site.second, 3)
+    assert site.second.stats().workers == 1
+    stopped(worker)
+
+
 def test_one_queue_that_cannot_be_loaded_ends_the_worker_and_the_others_in_order(site, ending):
     worker = site.work("jobs:first", "jobs:third", "--concurrency=2")
     ending(worker)

@@ -17,6 +17,7 @@ and these answers::
     413  too large                    422  the key belongs to another order
     429  the queue is full            503  cannot be paid in time, paused, or the queue is away
     504  the time is over             500  the worker failed
+    499  hung up: for the log, nobody reads it
 
 429 and 503 say in Retry-After when there may be room. A caller that hangs up gives its order up,
 unless the charge has begun or somebody else waits for it.
@@ -57,6 +58,9 @@ WAY_HOME_S: Final = 0.1
 CLOCKS_AGREE_S: Final = 1.0
 """Where instant and duration differ by more, the caller's clock is wrong (s)."""
 
+HUNG_UP: Final = 499
+"""What proxies call a request whose caller has gone."""
+
 STATUS: Final[dict[type[DeadqError], int]] = {
     Cancelled: 409,
     PayloadTooLarge: 413,
@@ -73,6 +77,8 @@ async def place_order(request: Request) -> Response:
     try:
         order, cents = read_order(await request.json())
         call = pay.options(key=read_key(request), deadline=read_deadline(request))
+    except ClientDisconnect:
+        return Response(status_code=HUNG_UP)
     except ValueError as odd:
         return JSONResponse({"error": "malformed", "detail": f"{odd!s:.200}"}, 400)
     headers: dict[str, str] = {}
@@ -83,6 +89,8 @@ async def place_order(request: Request) -> Response:
         if "respond-async" in request.headers.get("prefer", ""):
             return JSONResponse({"job": job.id}, 202, headers)
         return JSONResponse(await receipt_for(request, job), headers=headers)
+    except ClientDisconnect:
+        return Response(status_code=HUNG_UP)
     except DeadqError as error:
         return refused(error, headers)
 
