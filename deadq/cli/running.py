@@ -107,7 +107,7 @@ def demo(
     as_json: Json = False,
     seconds: Annotated[
         float, typer.Option(hidden=True, min=2.0, help="Length of the load.")
-    ] = 20.0,
+    ] = 50.0,
 ) -> None:
     """See it work, calm and at 3x its capacity.
 

@@ -9,28 +9,28 @@ import os
 import platform
 import random
 import time
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final
 
 import httpx
 
-from .. import Queue
 from ..errors import DeadqError
 from . import jobs, report
+from .books import Books, read_books
 from .load import Answer, content, plan, send_all, senders
-from .report import Books, Phase, judge, show, summarize
+from .report import Phase, judge, summarize
+from .scenes import Timed, timed
 from .stage import Stage, signals_interrupt, staged
+from .table import show
+from .tally import Tally
+from .trouble import Troubles
 
-WORKERS: Final = 2
+WORKERS: Final = 3
 SLOTS: Final = 4
 CAPACITY: Final = WORKERS * SLOTS / jobs.SERVICE_S
 """What all workers together can book, orders a second."""
 
-PHASES: Final = (("calm", 0.5, 0.4), ("overload", 3.0, 0.6))
-"""Name, load as a multiple of the capacity, and share of the whole time."""
-
 _READY_WITHIN_S: Final = 20.0
-_SETTLED_WITHIN_S: Final = 10.0
 _LOOK_EVERY_S: Final = 0.05
 
 
@@ -46,30 +46,57 @@ def run(*, seconds: float, as_json: bool) -> int:
         tell(
             f"deadq demo: a private server, a web app and {WORKERS} workers with {SLOTS} slots "
             f"each; an order takes {jobs.SERVICE_S * 1000:.0f} ms, so they can do {CAPACITY:.0f} "
-            f"a second. Orders come for {seconds:g} s, their senders wait 1.5 to 2.5 s."
+            f"a second. Orders come for {seconds:g} s, their senders wait 2.5 to 4 s."
         )
         with staged(WORKERS, SLOTS) as stage:
-            answers, phases = asyncio.run(_perform(stage, seconds, tell))
-            books = _close(stage)
+            scenes = timed(seconds)
+            answers, troubles = asyncio.run(_perform(stage, scenes, tell))
+            logs = [stage.log(f"worker {number}") for number in range(1, WORKERS + 1)]
+            books = read_books(stage.url, stage.ledger, logs)
+            phases = summarize(scenes, answers, books, troubles.spans)
     return _report(phases, answers, books, as_json=as_json)
 
 
 async def _perform(
-    stage: Stage, seconds: float, tell: Callable[[str], None]
-) -> tuple[list[Answer], list[Phase]]:
+    stage: Stage, scenes: Sequence[Timed], tell: Callable[[str], None]
+) -> tuple[list[Answer], Troubles]:
     dice = random.Random(17)
-    phases: list[Phase] = []
-    answers: list[Answer] = []
+    orders = [
+        order
+        for each in scenes
+        for order in plan(
+            each.scene.name, each.scene.load * CAPACITY, each.begins, each.ends, dice
+        )
+    ]
     await ready(stage)
+    tally = Tally()
     async with senders(stage.address) as clients:
-        for name, load, share in PHASES:
-            tell(f"{name}: {load:g}x capacity for {share * seconds:g} s ...")
-            orders = plan(name, load * CAPACITY, share * seconds, dice)
-            some = await send_all(clients, orders)
-            stage.check()
-            phases.append(summarize(name, load, share * seconds, some))
-            answers += some
-    return answers, phases
+        begin = time.perf_counter()
+        troubles = Troubles(stage, begin, tell)
+        answers, *_ = await _together(
+            send_all(clients, orders, begin, tally),
+            troubles.all(scenes),
+            _narrate(scenes, begin, tell),
+        )
+    stage.check()
+    return answers, troubles
+
+
+async def _together(*all_: Coroutine[Any, Any, Any]) -> list[Any]:
+    """Await them all; the first that raises ends the others."""
+    tasks = [asyncio.ensure_future(each) for each in all_]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+
+async def _narrate(scenes: Sequence[Timed], begin: float, tell: Callable[[str], None]) -> None:
+    for each in scenes:
+        await asyncio.sleep(max(0.0, begin + each.begins - time.perf_counter()))
+        tell(f"{each.scene.name}: {each.scene.load:g}x capacity for {each.seconds:g} s ...")
 
 
 async def ready(stage: Stage) -> None:
@@ -90,19 +117,6 @@ async def ready(stage: Stage) -> None:
             await asyncio.sleep(_LOOK_EVERY_S)
 
 
-def _close(stage: Stage) -> Books:
-    """Wait until nothing is under way any more, and read the books."""
-    until = time.monotonic() + _SETTLED_WITHIN_S
-    queue = Queue(jobs.queue.name, capacity=jobs.queue.config.capacity, url=stage.url)
-    with contextlib.closing(queue), contextlib.closing(jobs.open_ledger(stage.ledger)) as ledger:
-        while (counted := queue.stats()).unfinished and time.monotonic() < until:
-            time.sleep(_LOOK_EVERY_S)
-        booked: dict[str, list[str]] = {}
-        for key, number in ledger.execute("SELECT key, number FROM booked"):
-            booked.setdefault(key, []).append(number)
-    return Books(counted.unfinished, counted.counters, booked)
-
-
 def _report(phases: list[Phase], answers: list[Answer], books: Books, *, as_json: bool) -> int:
     checks = judge(phases, answers, books)
     about = {
@@ -111,6 +125,8 @@ def _report(phases: list[Phase], answers: list[Answer], books: Books, *, as_json
         "slots": SLOTS,
         "service_ms": jobs.SERVICE_S * 1_000,
         "counters": dict(books.counters),
+        "reports_refused": books.reported_late,
+        "payments_refused": books.refused_late,
         "python": platform.python_version(),
         "processors": os.cpu_count(),
         "load_average": os.getloadavg()[0],
@@ -118,7 +134,7 @@ def _report(phases: list[Phase], answers: list[Answer], books: Books, *, as_json
     if as_json:
         print(json.dumps(report.as_json(phases, checks, about), indent=2))
     else:
-        show(phases, checks, about)
+        show(phases, checks, about, books)
     return 0 if report.kept(checks, about) else 1
 
 

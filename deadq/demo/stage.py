@@ -1,4 +1,4 @@
-"""The processes of the demo: a server, a web app and workers, all gone at the end."""
+"""The processes of the demo: a server, a bank, a web app and workers, all gone at the end."""
 
 from __future__ import annotations
 
@@ -10,14 +10,19 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
 from ..errors import DeadqError
 from ..store import embedded
-from .jobs import LEDGER_VARIABLE
+from . import jobs
+
+LINE: Final = "line"
+"""The network between the second worker and everything else."""
+FAR: Final = "worker 2"
+"""The worker behind it."""
 
 _LEAVE_S: Final = 5.0
 _AGAIN_S: Final = 1.0
@@ -25,27 +30,62 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stage:
-    """What runs, and where it can be reached."""
+    """What runs, and where it can be reached.
+
+    Raises, from each of its methods:
+        OSError: a process cannot be started.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.url = ""
-        self.ledger = folder / "ledger.sqlite"
         self.address = ""
+        self.bank = ""
+        self.ledger = folder / "ledger.sqlite"
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._commands: dict[str, Callable[[], None]] = {}
 
-    def start(self, name: str, *command: str, fds: tuple[int, ...] = ()) -> None:
+    def start(
+        self, name: str, *command: str, fds: tuple[int, ...] = (), **settings: str
+    ) -> None:
         """Start ``python -m command`` in a session of its own: Ctrl-C reaches the demo alone."""
-        with _signals_held_back(), (self.folder / f"{name}.log").open("wb") as log:
+        environment = {
+            **os.environ,
+            "DEADQ_URL": self.url,
+            jobs.BANK_VARIABLE: self.bank,
+            jobs.NAME_VARIABLE: name,
+            **settings,
+        }
+        with _signals_held_back(), self.log(name).open("ab") as log:
             self._processes[name] = subprocess.Popen(
                 [sys.executable, "-m", *command],
-                env={**os.environ, "DEADQ_URL": self.url, LEDGER_VARIABLE: str(self.ledger)},
+                env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
                 pass_fds=fds,
             )
+        if not fds:  # whose sockets are closed here, it cannot be started once more
+            self._commands[name] = lambda: self.start(name, *command, **settings)
+
+    def kill(self, name: str) -> None:
+        """SIGKILL to a process and all that came of it, as when its machine dies."""
+        process = self._processes.pop(name)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+    def start_again(self, name: str) -> None:
+        """Start what was killed, as a service manager does."""
+        self._commands[name]()
+
+    def freeze(self, name: str) -> None:
+        """A process and all that came of it stands still, and does not know it."""
+        os.killpg(self._processes[name].pid, signal.SIGSTOP)
+
+    def thaw(self, name: str) -> None:
+        """It goes on where it stood."""
+        os.killpg(self._processes[name].pid, signal.SIGCONT)
 
     def check(self) -> None:
         """Return if everything that was started still runs.
@@ -60,24 +100,32 @@ class Stage:
                 msg = f"the demo's {name} ended by itself (exit code {code}): {said}"
                 raise DeadqError(msg)
 
+    def log(self, name: str) -> Path:
+        """The file that a process writes to, whenever it was started."""
+        return self.folder / f"{name}.log"
+
     def last_words(self, name: str) -> str:
         """The end of what a process has written."""
-        return (self.folder / f"{name}.log").read_text(errors="replace").strip()[-500:]
+        return self.log(name).read_text(errors="replace").strip()[-500:]
 
     def end(self) -> None:
         """Let every process end in order; those that do not are killed."""
         for process in self._processes.values():
             process.terminate()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGCONT)
         for process in self._processes.values():
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(_LEAVE_S)
-            process.kill()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
 
 @contextmanager
 def staged(workers: int, slots: int) -> Iterator[Stage]:
-    """A server on data of its own, a web app and ``workers``; everything is gone afterwards.
+    """A server on data of its own, a bank, a web app and ``workers``, of which the second goes
+    through a line; everything is gone afterwards.
 
     To be used within :func:`signals_interrupt`.
 
@@ -101,13 +149,30 @@ def staged(workers: int, slots: int) -> Iterator[Stage]:
 
 
 def _start_all(stage: Stage, workers: int, slots: int) -> None:
-    with socket.create_server(("127.0.0.1", 0), backlog=1_024) as listener:
-        stage.address = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        door = listener.fileno()
-        stage.start("web app", "deadq.demo.app", str(door), fds=(door,))
+    with ExitStack() as started:
+        bank, app, far_bank, far_server = (
+            started.enter_context(socket.create_server(("127.0.0.1", 0), backlog=1_024))
+            for _ in range(4)
+        )
+        stage.bank = _address(bank)
+        stage.address = f"http://{_address(app)}"
+        stage.start(
+            "bank", "deadq.demo.bank", str(bank.fileno()), str(stage.ledger), fds=(bank.fileno(),)
+        )
+        stage.start("web app", "deadq.demo.app", str(app.fileno()), fds=(app.fileno(),))
+        ways = {far_bank.fileno(): stage.bank, far_server.fileno(): stage.url.removeprefix("unix://")}
+        given = [f"{number}={target}" for number, target in ways.items()]
+        stage.start(LINE, "deadq.demo.line", *given, fds=tuple(ways))
+        far = {"DEADQ_URL": f"redis://{_address(far_server)}", jobs.BANK_VARIABLE: _address(far_bank)}
     settings = (f"--concurrency={slots}", "--grace=1", "-v")
     for number in range(1, workers + 1):
-        stage.start(f"worker {number}", "deadq.cli", "work", "deadq.demo.jobs:queue", *settings)
+        name = f"worker {number}"
+        command = ("deadq.cli", "work", "deadq.demo.jobs:queue", *settings)
+        stage.start(name, *command, **(far if name == FAR else {}))
+
+
+def _address(listener: socket.socket) -> str:
+    return "{}:{}".format(*listener.getsockname())
 
 
 @contextmanager

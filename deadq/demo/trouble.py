@@ -1,0 +1,119 @@
+"""What is done to the workers and the bank, at its time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from . import bank
+from .scenes import Cause, Span, Timed
+from .stage import FAR, LINE, Stage
+
+SLOWER: Final = 5
+"""How many times as long the slow bank takes."""
+KILLED: Final = "worker 1"
+
+LEAD_S: Final = 1.0
+"""How long a scene goes on before somebody dies: what was before must be seen to be over (s)."""
+LEAD_SHARE: Final = 0.2
+"""The same, as a share of the scene."""
+RESTART_S: Final = 1.0
+"""How long the killed worker is away before it is started again (s)."""
+STILL_S: Final = 2.2
+"""How long the other one's machine stands still (s): its lease lapses, its jobs are given away, and
+the payments that it was about to make are begun again by others."""
+DRAIN_S: Final = 0.2
+"""Its network stands still so much before itself (s): what it says meanwhile arrives late."""
+
+_MOMENT_WITHIN_S: Final = 1.5
+_LOOK_EVERY_S: Final = 0.005
+_JUST_NOW_S: Final = 0.05
+_BUSY = (
+    "SELECT sum(what = 'capture' AND at > ?), sum(what = 'authorize' AND at > ?)"
+    " FROM asked WHERE teller = ?"
+)
+
+
+class Troubles:
+    """Carries out what the scenes have in store, and notes from when to when it lasted."""
+
+    def __init__(self, stage: Stage, begin: float, tell: Callable[[str], None]) -> None:
+        self._stage = stage
+        self._begin = begin
+        self._tell = tell
+        self.spans: dict[str, Span] = {}
+
+    async def all(self, plan: Sequence[Timed]) -> None:
+        """Every scene's, one after the other."""
+        for timed in plan:
+            await self._until(timed.begins)
+            match timed.scene.cause:
+                case Cause.SURGE:
+                    self.spans[timed.scene.name] = Span(timed.begins, timed.ends)
+                case Cause.DEATH:
+                    await self._death(timed)
+                case Cause.SLOW_BANK:
+                    await self._slow_bank(timed)
+
+    async def _death(self, timed: Timed) -> None:
+        stage = self._stage
+        await self._until(timed.begins + max(LEAD_S, LEAD_SHARE * timed.seconds))
+        began = self._now()
+        stage.kill(KILLED)
+        self._tell(f"{KILLED} is killed with -9")
+        again = asyncio.create_task(self._start_again())
+        try:
+            await self._amid_work()
+            stage.freeze(LINE)
+            await asyncio.sleep(DRAIN_S)
+            stage.freeze(FAR)
+            self._tell(f"the machine of {FAR} stands still for {STILL_S:g} s")
+            try:
+                await asyncio.sleep(STILL_S)
+            finally:
+                stage.thaw(LINE)
+                stage.thaw(FAR)
+            self._tell(f"{FAR} goes on, its jobs given to others meanwhile")
+            await again
+        finally:
+            again.cancel()
+        self.spans[timed.scene.name] = Span(began, self._now())
+
+    async def _start_again(self) -> None:
+        await asyncio.sleep(RESTART_S)
+        self._stage.start_again(KILLED)
+        self._tell(f"{KILLED} is started again")
+
+    async def _amid_work(self) -> None:
+        """A moment at which the far worker has payments to make, and results to report."""
+        until = self._now() + _MOMENT_WITHIN_S
+        with contextlib.closing(bank.open_ledger(self._stage.ledger)) as ledger:
+            while self._now() < until and not _busy(ledger):
+                await asyncio.sleep(_LOOK_EVERY_S)
+
+    async def _slow_bank(self, timed: Timed) -> None:
+        began = self._now()
+        with bank.Teller(self._stage.bank) as teller:
+            teller.pace(SLOWER * bank.USUAL_S)
+            self._tell(f"the bank takes {SLOWER} times as long")
+            await self._until(timed.ends)
+            teller.pace(bank.USUAL_S)
+        self._tell("the bank is as fast as ever")
+        self.spans[timed.scene.name] = Span(began, self._now())
+
+    def _now(self) -> float:
+        return time.perf_counter() - self._begin
+
+    async def _until(self, at: float) -> None:
+        await asyncio.sleep(max(0.0, at - self._now()))
+
+
+def _busy(ledger: sqlite3.Connection) -> bool:
+    now = time.time()
+    since = (now - _JUST_NOW_S, now - bank.USUAL_S / 2, FAR)
+    paid, paying = ledger.execute(_BUSY, since).fetchone()
+    return bool(paid and paying)
