@@ -36,7 +36,7 @@ class Receipt(TypedDict):
     number: str
 
 
-queue = Queue("demo", capacity=100, lease=LEASE_S)
+queue = Queue("demo", capacity=72, lease=LEASE_S)
 
 
 @queue.task(within=3.0)

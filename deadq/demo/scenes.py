@@ -34,9 +34,9 @@ class Scene:
 
 
 SCENES: Final = (
-    Scene("calm", 0.5, 0.16),
-    Scene("overload", 3.0, 0.22, Cause.SURGE),
-    Scene("killed", 0.5, 0.24, Cause.DEATH, 7.0),
+    Scene("calm", 0.5, 0.14),
+    Scene("overload", 3.0, 0.20, Cause.SURGE),
+    Scene("killed", 0.5, 0.28, Cause.DEATH, 7.0),
     Scene("slow", 0.5, 0.18, Cause.SLOW_BANK),
     Scene("recovery", 0.5, 0.20),
 )

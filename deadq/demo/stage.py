@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
@@ -19,6 +19,7 @@ from ..errors import DeadqError
 from ..store import embedded
 from . import jobs
 
+BANK: Final = "bank"
 LINE: Final = "line"
 """The network between the second worker and everything else."""
 FAR: Final = "worker 2"
@@ -110,11 +111,16 @@ class Stage:
 
     def end(self) -> None:
         """Let every process end in order; those that do not are killed."""
-        for process in self._processes.values():
+        needed = {BANK, LINE}  # by the others, to the last
+        self._end([p for name, p in self._processes.items() if name not in needed])
+        self._end([p for name, p in self._processes.items() if name in needed])
+
+    def _end(self, processes: Sequence[subprocess.Popen[bytes]]) -> None:
+        for process in processes:
             process.terminate()
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGCONT)
-        for process in self._processes.values():
+        for process in processes:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(_LEAVE_S)
             with contextlib.suppress(ProcessLookupError):
@@ -157,7 +163,7 @@ def _start_all(stage: Stage, workers: int, slots: int) -> None:
         stage.bank = _address(bank)
         stage.address = f"http://{_address(app)}"
         stage.start(
-            "bank", "deadq.demo.bank", str(bank.fileno()), str(stage.ledger), fds=(bank.fileno(),)
+            BANK, "deadq.demo.bank", str(bank.fileno()), str(stage.ledger), fds=(bank.fileno(),)
         )
         stage.start("web app", "deadq.demo.app", str(app.fileno()), fds=(app.fileno(),))
         ways = {far_bank.fileno(): stage.bank, far_server.fileno(): stage.url.removeprefix("unix://")}

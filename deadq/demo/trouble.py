@@ -19,7 +19,7 @@ KILLED: Final = "worker 1"
 
 LEAD_S: Final = 1.0
 """How long a scene goes on before somebody dies: what was before must be seen to be over (s)."""
-LEAD_SHARE: Final = 0.2
+LEAD_SHARE: Final = 0.33
 """The same, as a share of the scene."""
 RESTART_S: Final = 1.0
 """How long the killed worker is away before it is started again (s)."""
@@ -116,4 +116,4 @@ def _busy(ledger: sqlite3.Connection) -> bool:
     now = time.time()
     since = (now - _JUST_NOW_S, now - bank.USUAL_S / 2, FAR)
     paid, paying = ledger.execute(_BUSY, since).fetchone()
-    return bool(paid and paying)
+    return bool(paid and paying and paying > 1)
