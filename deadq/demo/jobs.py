@@ -13,8 +13,8 @@ from typing import Final, TypedDict
 from .. import Queue, current_job
 from . import bank
 
-REVIEW_S: Final = 0.04
-PRINT_S: Final = 0.06
+REVIEW_S: Final = 0.02
+PRINT_S: Final = 0.08
 SERVICE_S: Final = REVIEW_S + bank.USUAL_S + PRINT_S
 """How long one order takes (s)."""
 PAYMENT_LIMIT_S: Final = 1.5

@@ -9,21 +9,25 @@ import os
 import platform
 import random
 import time
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Final
+from collections.abc import Coroutine, Sequence
+from typing import Any, Final, TypeVar
 
 import httpx
+from rich.console import Console
 
+from .. import Queue
 from ..errors import DeadqError
 from . import jobs, report
 from .books import Books, read_books
 from .load import Answer, content, plan, send_all, senders
-from .report import Phase, judge, summarize
+from .report import judge, summarize
 from .scenes import Timed, timed
+from .screen import Lines, Screen, Silence
 from .stage import Stage, signals_interrupt, staged
 from .table import show
 from .tally import Tally
 from .trouble import Troubles
+from .view import View, can_draw
 
 WORKERS: Final = 3
 SLOTS: Final = 4
@@ -32,71 +36,122 @@ CAPACITY: Final = WORKERS * SLOTS / jobs.SERVICE_S
 
 _READY_WITHIN_S: Final = 20.0
 _LOOK_EVERY_S: Final = 0.05
+_DRAW_EVERY_S: Final = 0.25
+
+_STAYS_UP: Final = """
+Everything stays up until Ctrl-C. Order something, and look at the queue:
+
+  curl -i {address}/orders -H 'Idempotency-Key: order-1' -H 'X-Timeout-Ms: 2000' \\
+    --json '{{"order": "1", "cents": 999}}'
+  deadq stats demo --url {url}
+"""
+
+T = TypeVar("T")
 
 
-def run(*, seconds: float, as_json: bool) -> int:
+def run(*, seconds: float, as_json: bool, serve: bool) -> int:
     """Run the demo with ``seconds`` of load and print what it shows; 0 if all promises held.
+
+    With ``serve`` everything stays up after that, until it is interrupted.
 
     Raises:
         StoreUnavailable: there is no server to be started.
         DeadqError: one of the demo's processes ended by itself.
     """
-    tell = _nothing if as_json else _say
+    plan, tally = timed(seconds), Tally()
     with signals_interrupt():
-        tell(
-            f"deadq demo: a private server, a web app and {WORKERS} workers with {SLOTS} slots "
-            f"each; an order takes {jobs.SERVICE_S * 1000:.0f} ms, so they can do {CAPACITY:.0f} "
-            f"a second. Orders come for {seconds:g} s, their senders wait 2.5 to 4 s."
-        )
+        screen = _screen(plan, tally, as_json=as_json)
         with staged(WORKERS, SLOTS) as stage:
-            scenes = timed(seconds)
-            answers, troubles = asyncio.run(_perform(stage, scenes, tell))
+            with screen:
+                answers, troubles = asyncio.run(_perform(stage, plan, tally, screen))
             logs = [stage.log(f"worker {number}") for number in range(1, WORKERS + 1)]
             books = read_books(stage.url, stage.ledger, logs)
-            phases = summarize(scenes, answers, books, troubles.spans)
-    return _report(phases, answers, books, as_json=as_json)
+            phases = summarize(plan, answers, books, troubles.spans)
+            checks = judge(phases, answers, books)
+            about = _about(books)
+            if serve:
+                about |= {"address": stage.address, "url": stage.url}
+            if as_json:
+                print(json.dumps(report.as_json(phases, checks, about), indent=2), flush=True)
+            else:
+                show(phases, checks, about, books)
+            if serve:
+                _serve(stage, silent=as_json)
+    return 0 if report.kept(checks, about) else 1
+
+
+def _screen(plan: Sequence[Timed], tally: Tally, *, as_json: bool) -> Screen:
+    if as_json:
+        return Silence()
+    if can_draw(Console()):
+        title = f"{WORKERS} workers with {SLOTS} slots each: {CAPACITY:.0f} orders a second"
+        return View(plan, CAPACITY, tally, title)
+    print(
+        f"deadq demo: a private server, a web app, a bank, and {WORKERS} workers with {SLOTS} "
+        f"slots each. An order takes {jobs.SERVICE_S * 1000:.0f} ms, so they can do "
+        f"{CAPACITY:.0f} a second. Orders come for {plan[-1].ends:g} s; their senders wait 2.5 to "
+        "4 s.",
+        flush=True,
+    )
+    return Lines()
 
 
 async def _perform(
-    stage: Stage, scenes: Sequence[Timed], tell: Callable[[str], None]
+    stage: Stage, scenes: Sequence[Timed], tally: Tally, screen: Screen
 ) -> tuple[list[Answer], Troubles]:
     dice = random.Random(17)
     orders = [
         order
         for each in scenes
-        for order in plan(
-            each.scene.name, each.scene.load * CAPACITY, each.begins, each.ends, dice
-        )
+        for order in plan(each.scene.name, each.scene.load * CAPACITY, each.begins, each.ends, dice)
     ]
     await ready(stage)
-    tally = Tally()
     async with senders(stage.address) as clients:
         begin = time.perf_counter()
-        troubles = Troubles(stage, begin, tell)
-        answers, *_ = await _together(
+        troubles = Troubles(stage, begin, screen.tell)
+        played = asyncio.gather(
             send_all(clients, orders, begin, tally),
             troubles.all(scenes),
-            _narrate(scenes, begin, tell),
+            _announce(scenes, begin, screen),
         )
-    stage.check()
+        answers, *_ = await _watched(played, _watch(stage, begin, screen))
     return answers, troubles
 
 
-async def _together(*all_: Coroutine[Any, Any, Any]) -> list[Any]:
-    """Await them all; the first that raises ends the others."""
-    tasks = [asyncio.ensure_future(each) for each in all_]
+async def _watched(played: asyncio.Future[T], watching: Coroutine[Any, Any, None]) -> T:
+    """Await it while it is watched; what the watch raises ends it."""
+    watch = asyncio.ensure_future(watching)
     try:
-        return await asyncio.gather(*tasks)
+        await asyncio.wait({played, watch}, return_when=asyncio.FIRST_COMPLETED)
+        if not played.done():
+            watch.result()
+        return await played
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
+        played.cancel()
+        watch.cancel()
+        await asyncio.wait({played, watch})
 
 
-async def _narrate(scenes: Sequence[Timed], begin: float, tell: Callable[[str], None]) -> None:
+async def _watch(stage: Stage, begin: float, screen: Screen) -> None:
+    """Show how it stands, as long as it goes on."""
+    queue = Queue(jobs.queue.name, capacity=jobs.queue.config.capacity, url=stage.url)
+    try:
+        while True:
+            stage.check()
+            try:
+                stats = await queue.astats()
+            except DeadqError:
+                stats = None
+            screen.update(time.perf_counter() - begin, stats)
+            await asyncio.sleep(_DRAW_EVERY_S)
+    finally:
+        await queue.aclose()
+
+
+async def _announce(scenes: Sequence[Timed], begin: float, screen: Screen) -> None:
     for each in scenes:
         await asyncio.sleep(max(0.0, begin + each.begins - time.perf_counter()))
-        tell(f"{each.scene.name}: {each.scene.load:g}x capacity for {each.seconds:g} s ...")
+        screen.begin(each)
 
 
 async def ready(stage: Stage) -> None:
@@ -117,9 +172,8 @@ async def ready(stage: Stage) -> None:
             await asyncio.sleep(_LOOK_EVERY_S)
 
 
-def _report(phases: list[Phase], answers: list[Answer], books: Books, *, as_json: bool) -> int:
-    checks = judge(phases, answers, books)
-    about = {
+def _about(books: Books) -> dict[str, Any]:
+    return {
         "capacity_per_s": CAPACITY,
         "workers": WORKERS,
         "slots": SLOTS,
@@ -131,16 +185,13 @@ def _report(phases: list[Phase], answers: list[Answer], books: Books, *, as_json
         "processors": os.cpu_count(),
         "load_average": os.getloadavg()[0],
     }
-    if as_json:
-        print(json.dumps(report.as_json(phases, checks, about), indent=2))
-    else:
-        show(phases, checks, about, books)
-    return 0 if report.kept(checks, about) else 1
 
 
-def _say(line: str) -> None:
-    print(line, flush=True)
-
-
-def _nothing(_: str) -> None:
-    """With ``--json`` nothing but JSON is printed."""
+def _serve(stage: Stage, *, silent: bool) -> None:
+    """Leave everything up until it is interrupted."""
+    if not silent:
+        print(_STAYS_UP.format(address=stage.address, url=stage.url), flush=True)
+    with contextlib.suppress(KeyboardInterrupt):
+        while True:
+            stage.check()
+            time.sleep(_LOOK_EVERY_S)

@@ -18,7 +18,10 @@ REFUSED_WITHIN_MS: Final = 500.0
 RECOVERED_WITHIN_S: Final = 4.0
 """The longest deadline: who waits longer than that waits for nothing of the past."""
 QUIET_S: Final = 1.0
-"""All is well again when every order of so long a time is booked on time (s)."""
+"""All is well again when it is so for so long (s)."""
+STEP_S: Final = 0.1
+USUAL: Final = 0.95
+"""Usual is the time that this share of the orders take in the first phase."""
 
 IN_TIME: Final = "calm and overloaded, 95 % of the accepted were booked on time"
 AT_ONCE: Final = f"refusals took less than {REFUSED_WITHIN_MS:.0f} ms (p99)"
@@ -61,9 +64,8 @@ class Phase:
     success_p99_ms: float
     refusal_p99_ms: float
     recovered_s: float | None
-    """From the end of the cause to the first instant from which on every order of a second was
-    booked on time; NaN if there was none before something else was done. None: nothing was wrong.
-    """
+    """From the end of the trouble until all was as usual (:func:`recovery`); NaN if it was not
+    before the next one began. None: nothing was wrong."""
 
 
 def summarize(
@@ -73,6 +75,8 @@ def summarize(
     troubles: Mapping[str, Span],
 ) -> list[Phase]:
     """The figures of each phase. ``troubles`` tells from when to when each was disturbed."""
+    first = [a for a in answers if a.order.phase == plan[0].scene.name and a.on_time]
+    usual_s = quantile([a.took for a in first], USUAL)
     last_in = {a.job: a.order.phase for a in answers if a.accepted and not a.duplicate}
     runs = Counter[str]()
     for job, count in books.runs.items():
@@ -84,7 +88,7 @@ def summarize(
         if name in troubles:
             over = troubles[name].ended
             following = (span.began for span in troubles.values() if span.began >= over)
-            recovered = recovery(answers, over, min(following, default=math.inf))
+            recovered = recovery(answers, over, min(following, default=math.inf), usual_s)
         phases.append(_summarize(timed, answers, books, runs[name], recovered))
     return phases
 
@@ -133,18 +137,22 @@ def _summarize(
     )
 
 
-def recovery(answers: Iterable[Answer], since: float, until: float) -> float:
-    """Seconds from ``since`` to the first instant from which on every order that was sent within
-    :data:`QUIET_S` was booked on time; NaN if there is none whose second is over at ``until``."""
-    sent = sorted((a.order.at, a.on_time) for a in answers if since <= a.order.at < until)
-    begins = since
-    for at, good in sent:
-        if at >= begins + QUIET_S:
-            break
-        if not good:
-            begins = at
-    last = sent[-1][0] if sent else since
-    return begins - since if begins + QUIET_S <= min(until, last) else math.nan
+def recovery(answers: Iterable[Answer], since: float, until: float, usual_s: float) -> float:
+    """Seconds from ``since`` to the first second in which all is as it was before any trouble.
+
+    That is one of whose orders each was booked on time, and half of them within ``usual_s``. It
+    counts by when they were sent, and is looked for in steps of :data:`STEP_S`; NaN if there is
+    none that is over at ``until``, or before the last order.
+    """
+    sent = sorted((a for a in answers if since <= a.order.at), key=lambda a: a.order.at)
+    until = min(until, sent[-1].order.at) if sent else since
+    for step in range(int((until - since - QUIET_S) / STEP_S) + 1):
+        begins = since + step * STEP_S
+        window = [a for a in sent if begins <= a.order.at < begins + QUIET_S]
+        usual = quantile([a.took for a in window], 0.5) <= usual_s
+        if begins + QUIET_S <= until and usual and all(a.on_time for a in window):
+            return begins - since
+    return math.nan
 
 
 def _by_reason(answers: Iterable[Answer]) -> dict[str, int]:

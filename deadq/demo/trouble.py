@@ -29,12 +29,15 @@ the payments that it was about to make are begun again by others."""
 DRAIN_S: Final = 0.2
 """Its network stands still so much before itself (s): what it says meanwhile arrives late."""
 
-_MOMENT_WITHIN_S: Final = 1.5
+_MOMENT_WITHIN_S: Final = 3.0
 _LOOK_EVERY_S: Final = 0.005
-_JUST_NOW_S: Final = 0.05
+_PAID_AGO_S: Final = (0.015, 0.050)
+_PAYING_AGO_S: Final = (0.010, 0.100)
+"""How long ago a payment was made whose job is about to end, or was begun that will go on (s)."""
 _BUSY = (
-    "SELECT sum(what = 'capture' AND at > ?), sum(what = 'authorize' AND at > ?)"
-    " FROM asked WHERE teller = ?"
+    "SELECT sum(what = 'capture' AND at BETWEEN ? AND ?),"
+    " sum(what = 'authorize' AND at BETWEEN ? AND ?)"
+    " FROM (SELECT * FROM asked ORDER BY rowid DESC LIMIT 50) WHERE teller = ?"
 )
 
 
@@ -114,6 +117,6 @@ class Troubles:
 
 def _busy(ledger: sqlite3.Connection) -> bool:
     now = time.time()
-    since = (now - _JUST_NOW_S, now - bank.USUAL_S / 2, FAR)
-    paid, paying = ledger.execute(_BUSY, since).fetchone()
-    return bool(paid and paying and paying > 1)
+    ago = [now - s for pair in (_PAID_AGO_S, _PAYING_AGO_S) for s in reversed(pair)]
+    paid, paying = ledger.execute(_BUSY, (*ago, FAR)).fetchone()
+    return bool(paid and paying)
