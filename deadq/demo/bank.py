@@ -28,11 +28,10 @@ USUAL_S: Final = 0.14
 PATIENCE_S: Final = 30.0
 """How long a caller waits for an answer (s)."""
 
-_TABLES: Final = (
-    "CREATE TABLE IF NOT EXISTS paid (key TEXT, payment TEXT, number TEXT, fence INTEGER)",
-    "CREATE TABLE IF NOT EXISTS asked"
-    " (at REAL, teller TEXT, payment TEXT, fence INTEGER, what TEXT, answer TEXT)",
-)
+_TABLES: Final = {
+    "paid": "key TEXT, payment TEXT, number TEXT, fence INTEGER",
+    "asked": "at REAL, teller TEXT, payment TEXT, fence INTEGER, what TEXT, answer TEXT",
+}
 
 
 class StaleError(Exception):
@@ -150,8 +149,8 @@ def open_ledger(file: Path) -> sqlite3.Connection:
     ledger = sqlite3.connect(file, timeout=5.0, isolation_level=None)
     ledger.execute("PRAGMA journal_mode = WAL")  # who reads does not keep the bank waiting
     ledger.execute("PRAGMA synchronous = OFF")
-    for table in _TABLES:
-        ledger.execute(table)
+    for table, columns in _TABLES.items():
+        ledger.execute(f"CREATE TABLE IF NOT EXISTS {table} ({columns})")
     return ledger
 
 

@@ -17,7 +17,9 @@ from .bank import open_ledger
 
 _SETTLED_WITHIN_S: Final = 10.0
 _LOOK_EVERY_S: Final = 0.05
-_SAID: Final = re.compile(r" (?P<event>started|finished|stale): job (?P<job>\w+)(?:, (?P<end>\w+))?")
+_SAID: Final = re.compile(
+    r" (?P<event>started|finished|stale): job (?P<job>\w+)(?:, (?P<end>\w+))?"
+)
 
 
 @dataclass(frozen=True)

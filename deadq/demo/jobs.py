@@ -17,7 +17,7 @@ REVIEW_S: Final = 0.02
 PRINT_S: Final = 0.08
 SERVICE_S: Final = REVIEW_S + bank.USUAL_S + PRINT_S
 """How long one order takes (s)."""
-PAYMENT_LIMIT_S: Final = 1.5
+PAYMENT_LIMIT_S: Final = 1.7
 """A payment that was begun so long ago, and is not on record, may be tried again (s)."""
 LEASE_S: Final = 1.5
 """A worker of which nothing is heard for so long has lost its jobs (s)."""

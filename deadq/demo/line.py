@@ -1,4 +1,4 @@
-"""A network: ``python -m deadq.demo.line FD=TARGET ...`` carries bytes from each socket to its target.
+"""A network: ``python -m deadq.demo.line FD=TARGET ...`` carries bytes between socket and target.
 
 Frozen (SIGSTOP) it keeps what has been sent, and delivers it when it goes on: late, but whole.
 A target is ``host:port``, or the path of a unix socket.

@@ -9,8 +9,8 @@ import os
 import platform
 import random
 import time
-from collections.abc import Coroutine, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Sequence
+from typing import Any, Final
 
 import httpx
 from rich.console import Console
@@ -45,8 +45,6 @@ Everything stays up until Ctrl-C. Order something, and look at the queue:
     --json '{{"order": "1", "cents": 999}}'
   deadq stats demo --url {url}
 """
-
-T = TypeVar("T")
 
 
 def run(*, seconds: float, as_json: bool, serve: bool) -> int:
@@ -109,41 +107,45 @@ async def _perform(
     async with senders(stage.address) as clients:
         begin = time.perf_counter()
         troubles = Troubles(stage, begin, screen.tell)
-        played = asyncio.gather(
-            send_all(clients, orders, begin, tally),
+        sending = asyncio.ensure_future(send_all(clients, orders, begin, tally))
+        beside = (
             troubles.all(scenes),
             _announce(scenes, begin, screen),
+            _watch(sending, stage, begin, screen),
         )
-        answers, *_ = await _watched(played, _watch(stage, begin, screen))
-    return answers, troubles
+        await _all_or_none([sending, *map(asyncio.ensure_future, beside)], stage)
+    return sending.result(), troubles
 
 
-async def _watched(played: asyncio.Future[T], watching: Coroutine[Any, Any, None]) -> T:
-    """Await it while it is watched; what the watch raises ends it."""
-    watch = asyncio.ensure_future(watching)
+async def _all_or_none(tasks: Sequence[asyncio.Future[Any]], stage: Stage) -> None:
+    """Await them all; the first that raises ends the others.
+
+    Raises:
+        DeadqError: one of the demo's processes ended by itself, which explains everything else.
+    """
     try:
-        await asyncio.wait({played, watch}, return_when=asyncio.FIRST_COMPLETED)
-        if not played.done():
-            watch.result()
-        return await played
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        stage.check()
     finally:
-        played.cancel()
-        watch.cancel()
-        await asyncio.wait({played, watch})
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+    for task in tasks:
+        task.result()
 
 
-async def _watch(stage: Stage, begin: float, screen: Screen) -> None:
-    """Show how it stands, as long as it goes on."""
+async def _watch(sending: asyncio.Future[Any], stage: Stage, begin: float, screen: Screen) -> None:
+    """Show how it stands until the last order is answered."""
     queue = Queue(jobs.queue.name, capacity=jobs.queue.config.capacity, url=stage.url)
     try:
-        while True:
+        while not sending.done():
             stage.check()
             try:
                 stats = await queue.astats()
             except DeadqError:
                 stats = None
             screen.update(time.perf_counter() - begin, stats)
-            await asyncio.sleep(_DRAW_EVERY_S)
+            await asyncio.wait({sending}, timeout=_DRAW_EVERY_S)
     finally:
         await queue.aclose()
 

@@ -1,4 +1,4 @@
-"""Where the demo shows what goes on: lines as it comes, or nothing. A terminal gets the ``view``."""
+"""Where the demo shows what goes on: as lines, or not at all. A terminal gets the ``view``."""
 
 from __future__ import annotations
 

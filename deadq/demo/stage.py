@@ -10,8 +10,9 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -30,12 +31,18 @@ _AGAIN_S: Final = 1.0
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class Stage:
-    """What runs, and where it can be reached.
+@dataclass(frozen=True, slots=True)
+class Program:
+    """``python -m`` with what stands in ``command``, and environment variables of its own."""
 
-    Raises, from each of its methods:
-        OSError: a process cannot be started.
-    """
+    command: tuple[str, ...]
+    settings: Mapping[str, str] = field(default_factory=dict)
+    sockets: tuple[socket.socket, ...] = ()
+    """What it inherits."""
+
+
+class Stage:
+    """What runs, and where it can be reached."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -43,32 +50,29 @@ class Stage:
         self.address = ""
         self.bank = ""
         self.ledger = folder / "ledger.sqlite"
+        self._programs: dict[str, Program] = {}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._commands: dict[str, Callable[[], None]] = {}
 
-    def start(
-        self, name: str, *command: str, fds: tuple[int, ...] = (), **settings: str
-    ) -> None:
-        """Start ``python -m command`` in a session of its own: Ctrl-C reaches the demo alone."""
+    def start(self, name: str, program: Program) -> None:
+        """Start it in a session of its own: Ctrl-C reaches the demo alone."""
         environment = {
             **os.environ,
             "DEADQ_URL": self.url,
             jobs.BANK_VARIABLE: self.bank,
             jobs.NAME_VARIABLE: name,
-            **settings,
+            **program.settings,
         }
         with _signals_held_back(), self.log(name).open("ab") as log:
             self._processes[name] = subprocess.Popen(
-                [sys.executable, "-m", *command],
+                [sys.executable, "-m", *program.command],
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                pass_fds=fds,
+                pass_fds=[inherited.fileno() for inherited in program.sockets],
             )
-        if not fds:  # whose sockets are closed here, it cannot be started once more
-            self._commands[name] = lambda: self.start(name, *command, **settings)
+        self._programs[name] = program
 
     def kill(self, name: str) -> None:
         """SIGKILL to a process and all that came of it, as when its machine dies."""
@@ -78,7 +82,7 @@ class Stage:
 
     def start_again(self, name: str) -> None:
         """Start what was killed, as a service manager does."""
-        self._commands[name]()
+        self.start(name, self._programs[name])
 
     def freeze(self, name: str) -> None:
         """A process and all that came of it stands still, and does not know it."""
@@ -155,26 +159,28 @@ def staged(workers: int, slots: int) -> Iterator[Stage]:
 
 
 def _start_all(stage: Stage, workers: int, slots: int) -> None:
-    with ExitStack() as started:
+    with ExitStack() as opened:
         bank, app, far_bank, far_server = (
-            started.enter_context(socket.create_server(("127.0.0.1", 0), backlog=1_024))
+            opened.enter_context(socket.create_server(("127.0.0.1", 0), backlog=1_024))
             for _ in range(4)
         )
         stage.bank = _address(bank)
         stage.address = f"http://{_address(app)}"
-        stage.start(
-            BANK, "deadq.demo.bank", str(bank.fileno()), str(stage.ledger), fds=(bank.fileno(),)
-        )
-        stage.start("web app", "deadq.demo.app", str(app.fileno()), fds=(app.fileno(),))
-        ways = {far_bank.fileno(): stage.bank, far_server.fileno(): stage.url.removeprefix("unix://")}
-        given = [f"{number}={target}" for number, target in ways.items()]
-        stage.start(LINE, "deadq.demo.line", *given, fds=tuple(ways))
-        far = {"DEADQ_URL": f"redis://{_address(far_server)}", jobs.BANK_VARIABLE: _address(far_bank)}
+        command = ("deadq.demo.bank", str(bank.fileno()), str(stage.ledger))
+        stage.start(BANK, Program(command, sockets=(bank,)))
+        stage.start("web app", Program(("deadq.demo.app", str(app.fileno())), sockets=(app,)))
+        server = stage.url.removeprefix("unix://")
+        ways = (f"{far_bank.fileno()}={stage.bank}", f"{far_server.fileno()}={server}")
+        stage.start(LINE, Program(("deadq.demo.line", *ways), sockets=(far_bank, far_server)))
+        far = {
+            "DEADQ_URL": f"redis://{_address(far_server)}",
+            jobs.BANK_VARIABLE: _address(far_bank),
+        }
     settings = (f"--concurrency={slots}", "--grace=1", "-v")
+    work = ("deadq.cli", "work", "deadq.demo.jobs:queue", *settings)
     for number in range(1, workers + 1):
         name = f"worker {number}"
-        command = ("deadq.cli", "work", "deadq.demo.jobs:queue", *settings)
-        stage.start(name, *command, **(far if name == FAR else {}))
+        stage.start(name, Program(work, far if name == FAR else {}))
 
 
 def _address(listener: socket.socket) -> str:

@@ -22,7 +22,7 @@ class Tally:
 
     def __init__(self) -> None:
         self.total: Counter[str] = Counter()
-        self.by_phase: dict[str, Counter[str]] = {}
+        self._phases: dict[str, Counter[str]] = {}
         self._seconds: list[Counter[str]] = []
 
     def sent(self, order: Order) -> None:
@@ -36,6 +36,10 @@ class Tally:
         elif answer.status and not answer.accepted:
             self._count(answer.order, f"{REFUSED}{answer.reason}", answer.came)
 
+    def of(self, phase: str) -> Counter[str]:
+        """What became so far of the orders of a phase."""
+        return self._phases.get(phase, Counter())
+
     def each_second(self, what: str, now: float) -> Sequence[int]:
         """Of every second that is over at ``now`` (s from the beginning)."""
         whole = self._seconds[: int(now)]
@@ -47,7 +51,7 @@ class Tally:
 
     def _count(self, order: Order, what: str, at: float) -> None:
         self.total[what] += 1
-        self.by_phase.setdefault(order.phase, Counter())[what] += 1
+        self._phases.setdefault(order.phase, Counter())[what] += 1
         while len(self._seconds) <= int(at):
             self._seconds.append(Counter())
         self._seconds[int(at)][what] += 1

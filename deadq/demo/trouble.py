@@ -23,9 +23,10 @@ LEAD_SHARE: Final = 0.33
 """The same, as a share of the scene."""
 RESTART_S: Final = 1.0
 """How long the killed worker is away before it is started again (s)."""
-STILL_S: Final = 2.2
+STILL_S: Final = 2.0
 """How long the other one's machine stands still (s): its lease lapses, its jobs are given away, and
-the payments that it was about to make are begun again by others."""
+the payments that it was about to make are begun anew by others. Not so long that its supervisor
+must hold a payment to hang, and kill the process that is in it."""
 DRAIN_S: Final = 0.2
 """Its network stands still so much before itself (s): what it says meanwhile arrives late."""
 
@@ -95,7 +96,9 @@ class Troubles:
         """A moment at which the far worker has payments to make, and results to report."""
         until = self._now() + _MOMENT_WITHIN_S
         with contextlib.closing(bank.open_ledger(self._stage.ledger)) as ledger:
-            while self._now() < until and not _busy(ledger):
+            while not _busy(ledger):
+                if self._now() > until:
+                    return
                 await asyncio.sleep(_LOOK_EVERY_S)
 
     async def _slow_bank(self, timed: Timed) -> None:

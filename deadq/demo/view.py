@@ -90,7 +90,7 @@ class View:
         heads = "".join(f"{name:>10}" for name in _COLUMNS)
         yield Text(f"  {'phase':<18}{heads}")
         for timed in self._plan:
-            counts = self._tally.by_phase.get(timed.scene.name, {})
+            counts = self._tally.of(timed.scene.name)
             refused = sum(n for name, n in counts.items() if name.startswith(REFUSED))
             values = {**counts, "refused": refused}
             current = timed.begins <= self._now < timed.ends
