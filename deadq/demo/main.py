@@ -23,7 +23,8 @@ from .load import Answer, content, plan, send_all, senders
 from .report import judge, summarize
 from .scenes import Timed, timed
 from .screen import Lines, Screen, Silence
-from .stage import Stage, signals_interrupt, staged
+from .signals import signals_interrupt
+from .stage import Stage, staged
 from .table import show
 from .tally import Tally
 from .trouble import Troubles
@@ -57,11 +58,11 @@ def run(*, seconds: float, as_json: bool, serve: bool) -> int:
         DeadqError: one of the demo's processes ended by itself.
     """
     plan, tally = timed(seconds), Tally()
-    with signals_interrupt():
+    with signals_interrupt() as interruption:
         screen = _screen(plan, tally, as_json=as_json)
         with staged(WORKERS, SLOTS) as stage:
             with screen:
-                answers, troubles = asyncio.run(_perform(stage, plan, tally, screen))
+                answers, troubles = interruption.run(_perform(stage, plan, tally, screen))
             logs = [stage.log(f"worker {number}") for number in range(1, WORKERS + 1)]
             books = read_books(stage.url, stage.ledger, logs)
             phases = summarize(plan, answers, books, troubles.spans)

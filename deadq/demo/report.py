@@ -65,7 +65,16 @@ class Phase:
     refusal_p99_ms: float
     recovered_s: float | None
     """From the end of the trouble until all was as usual (:func:`recovery`); NaN if it was not
-    before the next one began. None: nothing was wrong."""
+    as long as that could be seen. None: nothing was wrong."""
+    seen_s: float
+    """For how long it could be seen: until the next trouble began, or the last order was sent."""
+
+    @property
+    def well_again(self) -> bool:
+        """Whether all was well again in good time, as far as that could be seen."""
+        if self.recovered_s is None or self.recovered_s <= RECOVERED_WITHIN_S:
+            return True
+        return math.isnan(self.recovered_s) and self.seen_s < RECOVERED_WITHIN_S + QUIET_S
 
 
 def summarize(
@@ -81,15 +90,16 @@ def summarize(
     runs = Counter[str]()
     for job, count in books.runs.items():
         runs[last_in.get(job, "")] += count
+    last = max((a.order.at for a in answers), default=0.0)
     phases = []
     for timed in plan:
         name = timed.scene.name
-        recovered = None
+        recovered, seen = None, 0.0
         if name in troubles:
             over = troubles[name].ended
-            following = (span.began for span in troubles.values() if span.began >= over)
-            recovered = recovery(answers, over, min(following, default=math.inf), usual_s)
-        phases.append(_summarize(timed, answers, books, runs[name], recovered))
+            until = min([span.began for span in troubles.values() if span.began >= over] + [last])
+            recovered, seen = recovery(answers, over, until, usual_s), max(0.0, until - over)
+        phases.append(_summarize(timed, answers, books, runs[name], recovered, seen))
     return phases
 
 
@@ -99,6 +109,7 @@ def _summarize(
     books: Books,
     runs: int,
     recovered: float | None,
+    seen: float,
 ) -> Phase:
     mine = [a for a in answers if a.order.phase == timed.scene.name]
     firsts = [a for a in mine if a.accepted and not a.duplicate]
@@ -134,6 +145,7 @@ def _summarize(
         success_p99_ms=quantile(took_ms, 0.99),
         refusal_p99_ms=quantile([a.took * 1_000 for a in refused], 0.99),
         recovered_s=recovered,
+        seen_s=seen,
     )
 
 
@@ -142,10 +154,9 @@ def recovery(answers: Iterable[Answer], since: float, until: float, usual_s: flo
 
     That is one of whose orders each was booked on time, and half of them within ``usual_s``. It
     counts by when they were sent, and is looked for in steps of :data:`STEP_S`; NaN if there is
-    none that is over at ``until``, or before the last order.
+    none that is over at ``until``.
     """
-    sent = sorted((a for a in answers if since <= a.order.at), key=lambda a: a.order.at)
-    until = min(until, sent[-1].order.at) if sent else since
+    sent = [a for a in answers if since <= a.order.at < until]
     for step in range(int((until - since - QUIET_S) / STEP_S) + 1):
         begins = since + step * STEP_S
         window = [a for a in sent if begins <= a.order.at < begins + QUIET_S]
@@ -174,9 +185,7 @@ def judge(phases: Sequence[Phase], answers: Sequence[Answer], books: Books) -> d
             0 < p.accepted <= p.on_time / ON_TIME_SHARE for p in phases if p.cause in UNDISTURBED
         ),
         AT_ONCE: not any(p.refusal_p99_ms > REFUSED_WITHIN_MS for p in phases),
-        WELL_AGAIN: all(
-            p.recovered_s <= RECOVERED_WITHIN_S for p in phases if p.recovered_s is not None
-        ),
+        WELL_AGAIN: all(p.well_again for p in phases),
         "every refusal said why, and when to come back": all(
             a.reason and (a.status != 503 or a.retry_after.isdigit())
             for a in answers

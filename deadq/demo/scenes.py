@@ -36,7 +36,7 @@ class Scene:
 SCENES: Final = (
     Scene("calm", 0.5, 0.14),
     Scene("overload", 3.0, 0.20, Cause.SURGE),
-    Scene("killed", 0.5, 0.28, Cause.DEATH, 7.0),
+    Scene("killed", 0.5, 0.28, Cause.DEATH, 6.0),
     Scene("slow", 0.5, 0.18, Cause.SLOW_BANK),
     Scene("recovery", 0.5, 0.20),
 )

@@ -19,6 +19,7 @@ from typing import Final
 from ..errors import DeadqError
 from ..store import embedded
 from . import jobs
+from .signals import ignore_signals, signals_held_back
 
 BANK: Final = "bank"
 LINE: Final = "line"
@@ -27,8 +28,6 @@ FAR: Final = "worker 2"
 """The worker behind it."""
 
 _LEAVE_S: Final = 5.0
-_AGAIN_S: Final = 1.0
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +61,7 @@ class Stage:
             jobs.NAME_VARIABLE: name,
             **program.settings,
         }
-        with _signals_held_back(), self.log(name).open("ab") as log:
+        with signals_held_back(), self.log(name).open("ab") as log:
             self._processes[name] = subprocess.Popen(
                 [sys.executable, "-m", *program.command],
                 env=environment,
@@ -137,14 +136,14 @@ def staged(workers: int, slots: int) -> Iterator[Stage]:
     """A server on data of its own, a bank, a web app and ``workers``, of which the second goes
     through a line; everything is gone afterwards.
 
-    To be used within :func:`signals_interrupt`.
+    To be used within :func:`.signals.signals_interrupt`.
 
     Raises:
         StoreUnavailable: there is no server to be started.
     """
     with ExitStack() as last:
         try:
-            with _signals_held_back():
+            with signals_held_back():
                 folder = Path(tempfile.mkdtemp(prefix="deadq-demo-"))
                 last.callback(shutil.rmtree, folder, ignore_errors=True)
             stage = Stage(folder)
@@ -154,8 +153,7 @@ def staged(workers: int, slots: int) -> Iterator[Stage]:
             _start_all(stage, workers, slots)
             yield stage
         finally:
-            for number in (*_SIGNALS, signal.SIGALRM):  # nothing cuts the clean-up short
-                signal.signal(number, signal.SIG_IGN)
+            ignore_signals()  # nothing cuts the clean-up short
 
 
 def _start_all(stage: Stage, workers: int, slots: int) -> None:
@@ -185,37 +183,3 @@ def _start_all(stage: Stage, workers: int, slots: int) -> None:
 
 def _address(listener: socket.socket) -> str:
     return "{}:{}".format(*listener.getsockname())
-
-
-@contextmanager
-def signals_interrupt() -> Iterator[None]:
-    """SIGTERM and a closed terminal end the demo as Ctrl-C does, clean-up included."""
-
-    def interrupt(*_: object) -> None:
-        # and once more if need be: Python swallows what is raised within a __del__
-        signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)
-        raise KeyboardInterrupt
-
-    before = {number: signal.signal(number, interrupt) for number in (*_SIGNALS, signal.SIGALRM)}
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-@contextmanager
-def _signals_held_back() -> Iterator[None]:
-    """No interruption between a thing's beginning and the note of it; afterwards it comes."""
-    came: list[int] = []
-    before = {
-        number: signal.signal(number, lambda number, _: came.append(number)) for number in _SIGNALS
-    }
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    if came:
-        signal.raise_signal(came[0])

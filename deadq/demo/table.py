@@ -99,4 +99,6 @@ def _seconds(ms: float) -> str:
 def _recovered(phase: Phase) -> str:
     if phase.recovered_s is None:
         return ""
-    return "not" if math.isnan(phase.recovered_s) else f"{phase.recovered_s:.1f} s"
+    if math.isnan(phase.recovered_s):
+        return f"not in {phase.seen_s:.1f} s"
+    return f"{phase.recovered_s:.1f} s"

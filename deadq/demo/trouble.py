@@ -19,7 +19,7 @@ KILLED: Final = "worker 1"
 
 LEAD_S: Final = 1.0
 """How long a scene goes on before somebody dies: what was before must be seen to be over (s)."""
-LEAD_SHARE: Final = 0.33
+LEAD_SHARE: Final = 0.36
 """The same, as a share of the scene."""
 RESTART_S: Final = 1.0
 """How long the killed worker is away before it is started again (s)."""
