@@ -52,6 +52,8 @@ class Answer:
     came: float
     status: int
     took: float
+    lag: float = 0.0
+    """How much too late the order was sent (s): this program found no processor before."""
     job: str = ""
     """Its id, if it was accepted."""
     duplicate: bool = False
@@ -144,6 +146,7 @@ async def _send(
     client: httpx.AsyncClient, order: Order, begin: float, listener: Listener
 ) -> Answer:
     sent = time.perf_counter()
+    lag = sent - begin - order.at
     try:
         response = await client.post(
             "/orders",
@@ -153,21 +156,20 @@ async def _send(
         )
     except httpx.HTTPError as error:
         came = time.perf_counter()
-        answer = Answer(order, came - begin, 0, came - sent, reason=type(error).__name__)
+        reason = type(error).__name__
+        answer = Answer(order, came - begin, 0, came - sent, lag, reason=reason)
     else:
         came = time.perf_counter()
-        answer = _read(response, order, came - begin, came - sent)
+        answer = _read(response, Answer(order, came - begin, 0, came - sent, lag))
     listener.answered(answer)
     return answer
 
 
-def _read(response: httpx.Response, order: Order, came: float, took: float) -> Answer:
+def _read(response: httpx.Response, answer: Answer) -> Answer:
     body = content(response)
-    return Answer(
-        order,
-        came,
-        response.status_code,
-        took,
+    return replace(
+        answer,
+        status=response.status_code,
         job=response.headers.get("x-job", ""),
         duplicate="x-duplicate" in response.headers,
         reason="" if response.is_success else str(body.get("error", response.status_code)),

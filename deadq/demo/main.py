@@ -19,7 +19,7 @@ from .. import Queue
 from ..errors import DeadqError
 from . import jobs, report
 from .books import Books, read_books
-from .load import Answer, content, plan, send_all, senders
+from .load import Answer, content, plan, quantile, send_all, senders
 from .report import judge, summarize
 from .scenes import Timed, timed
 from .screen import Lines, Screen, Silence
@@ -67,7 +67,7 @@ def run(*, seconds: float, as_json: bool, serve: bool) -> int:
             books = read_books(stage.url, stage.ledger, logs)
             phases = summarize(plan, answers, books, troubles.spans)
             checks = judge(phases, answers, books)
-            about = _about(books)
+            about = _about(answers, books)
             if serve:
                 about |= {"address": stage.address, "url": stage.url}
             if as_json:
@@ -175,7 +175,7 @@ async def ready(stage: Stage) -> None:
             await asyncio.sleep(_LOOK_EVERY_S)
 
 
-def _about(books: Books) -> dict[str, Any]:
+def _about(answers: Sequence[Answer], books: Books) -> dict[str, Any]:
     return {
         "capacity_per_s": CAPACITY,
         "workers": WORKERS,
@@ -186,6 +186,7 @@ def _about(books: Books) -> dict[str, Any]:
         "payments_refused": books.refused_late,
         "python": platform.python_version(),
         "processors": os.cpu_count(),
+        "lag_p99_ms": quantile([a.lag * 1_000 for a in answers], 0.99),
         "load_average": os.getloadavg()[0],
     }
 

@@ -33,6 +33,8 @@ UNDISTURBED: Final = frozenset({Cause.NOTHING, Cause.SURGE})
 CROWDED: Final = 2.0
 """A load average over so much for each processor comes from other programs: the demo's own load
 is about one for each of two."""
+LAGGED_MS: Final = 100.0
+"""Nor can anything be said of times if the orders themselves were sent so late (p99)."""
 
 
 @dataclass(frozen=True)
@@ -230,7 +232,8 @@ def as_json(phases: Sequence[Phase], checks: Mapping[str, bool], about: Mapping[
 
 def crowded(about: Mapping[str, Any]) -> bool:
     """Whether the machine was too busy with other things for times to say anything."""
-    return bool(about["load_average"] > CROWDED * about["processors"])
+    busy = about["load_average"] > CROWDED * about["processors"]
+    return bool(busy or about["lag_p99_ms"] > LAGGED_MS)
 
 
 def kept(checks: Mapping[str, bool], about: Mapping[str, Any]) -> bool:

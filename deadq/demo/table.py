@@ -34,8 +34,9 @@ def show(
         console.print(f"  {'yes' if held else 'NO '}  {promise}")
     if not all(checks.values()) and crowded(about):
         console.print(
-            f"The load average is {about['load_average']:.1f} on {about['processors']} processors:"
-            " other programs want them too, so the times above are not held against anybody."
+            f"The load average is {about['load_average']:.1f} on {about['processors']} processors, "
+            f"and orders were sent up to {about['lag_p99_ms']:.0f} ms too late (p99): other "
+            "programs want the machine too, so the times above are not held against anybody."
         )
 
 
@@ -100,5 +101,5 @@ def _recovered(phase: Phase) -> str:
     if phase.recovered_s is None:
         return ""
     if math.isnan(phase.recovered_s):
-        return f"not in {phase.seen_s:.1f} s"
+        return f"> {phase.seen_s:.1f} s"
     return f"{phase.recovered_s:.1f} s"

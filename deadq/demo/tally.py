@@ -42,8 +42,9 @@ class Tally:
 
     def each_second(self, what: str, now: float) -> Sequence[int]:
         """Of every second that is over at ``now`` (s from the beginning)."""
-        whole = self._seconds[: int(now)]
-        return [second[what] for second in whole] + [0] * (int(now) - len(whole))
+        over = max(0, int(now))
+        whole = self._seconds[:over]
+        return [second[what] for second in whole] + [0] * (over - len(whole))
 
     def rate(self, what: str, now: float, over_s: int = 2) -> float:
         """A second, in the last whole seconds."""

@@ -96,7 +96,7 @@ class Troubles:
         """A moment at which the far worker has payments to make, and results to report."""
         until = self._now() + _MOMENT_WITHIN_S
         with contextlib.closing(bank.open_ledger(self._stage.ledger)) as ledger:
-            while not _busy(ledger):
+            while not busy(ledger):
                 if self._now() > until:
                     return
                 await asyncio.sleep(_LOOK_EVERY_S)
@@ -118,7 +118,8 @@ class Troubles:
         await asyncio.sleep(max(0.0, at - self._now()))
 
 
-def _busy(ledger: sqlite3.Connection) -> bool:
+def busy(ledger: sqlite3.Connection) -> bool:
+    """Whether the far worker has payments to make, and results to report."""
     now = time.time()
     ago = [now - s for pair in (_PAID_AGO_S, _PAYING_AGO_S) for s in reversed(pair)]
     paid, paying = ledger.execute(_BUSY, (*ago, FAR)).fetchone()

@@ -15,15 +15,14 @@ from rich.live import Live
 from rich.text import Text
 
 from ..store.scripts import Stats
+from .chart import Chart
 from .scenes import Timed
 from .tally import ACCEPTED, LATE, OFFERED, ON_TIME, REFUSED, Tally
 
-_GUTTER: Final = 9
+_NAME: Final = 16
+_MOST_CELL: Final = 16
 _LEAST_CHART: Final = 3
 _MOST_CHART: Final = 16
-_EIGHTHS: Final = " ▁▂▃▄▅▆▇█"
-_CHART_TOP: Final = 1.2
-"""The chart reaches so far beyond the capacity."""
 _KEPT: Final = 20
 _COLUMNS: Final = (OFFERED, ACCEPTED, "refused", ON_TIME, LATE)
 _GOOD, _BAD, _REFUSED, _LOAD = "green", "bold red", "magenta", "cyan"
@@ -57,6 +56,7 @@ class View:
 
     def __enter__(self) -> Self:
         self._live.start()
+        self.update(0.0, None)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -64,7 +64,7 @@ class View:
 
     def drawn(self, width: int, height: int) -> Group:
         """All lines, for a terminal of that size."""
-        above = [self._head(width), self._bar(width), Text(), *self._phases(), Text()]
+        above = [self._head(width), self._bar(width), Text(), *self._phases(width), Text()]
         above += [*self._rates(), self._queue(), Text()]
         free = height - len(above) - 3
         rows = max(_LEAST_CHART, min(_MOST_CHART, free * 2 // 3))
@@ -86,9 +86,9 @@ class View:
         done = round(share * width)
         return Text("━" * done, style=_LOAD).append("─" * (width - done), style="default")
 
-    def _phases(self) -> Iterator[Text]:
-        heads = "".join(f"{name:>10}" for name in _COLUMNS)
-        yield Text(f"  {'phase':<18}{heads}")
+    def _phases(self, width: int) -> Iterator[Text]:
+        cell = min(_MOST_CELL, (width - _NAME - 2) // len(_COLUMNS))
+        yield Text(" " * (_NAME + 2) + "".join(f"{name:>{cell}}" for name in _COLUMNS))
         for timed in self._plan:
             counts = self._tally.of(timed.scene.name)
             refused = sum(n for name, n in counts.items() if name.startswith(REFUSED))
@@ -96,10 +96,10 @@ class View:
             current = timed.begins <= self._now < timed.ends
             mark = "▶" if current else "✓" if timed.ends <= self._now else " "
             name = f"{timed.scene.name} {timed.scene.load:g}x"
-            line = Text(f"{mark} {name:<18}", style="bold" if current else "")
+            line = Text(f"{mark} {name:<{_NAME}}", style="bold" if current else "")
             for column in _COLUMNS:
                 style = _BAD if column == LATE and values.get(column) else ""
-                line.append(f"{values.get(column, 0):>10,}", style=style)
+                line.append(f"{values.get(column, 0):>{cell},}", style=style)
             yield line
 
     def _rates(self) -> Iterator[Text]:
@@ -109,13 +109,16 @@ class View:
             line.append(f"{what} ").append(f"{tally.rate(what, now):.0f}  ", style=f"bold {style}")
         yield line
         line = Text("refused    ")
-        for what in sorted(name for name in tally.total if name.startswith(REFUSED)):
+        reasons = sorted(name for name in tally.total if name.startswith(REFUSED))
+        for what in reasons:
             reason, rate = what.removeprefix(REFUSED), tally.rate(what, now)
             line.append(f"{reason} ").append(f"{rate:.0f}  ", style=f"bold {_REFUSED}")
-        yield line
+        yield line if reasons else line.append("none")
 
     def _queue(self) -> Text:
         stats = self._stats
+        if self._now <= 0:
+            return Text("queue      starting")
         if stats is None:
             return Text("queue      the server does not answer", style=_BAD)
         waiting = stats.ready + stats.later + stats.suspects + stats.strange
@@ -125,41 +128,18 @@ class View:
         return line.append(f"{stats.slots}", style="bold").append(" slots alive")
 
     def _chart(self, width: int, rows: int) -> Iterator[Text]:
-        """Bars of what was booked on time in each second, and what was offered beneath."""
-        seconds = max(1, round(self._plan[-1].ends))
-        broad = max(1, (width - _GUTTER) // seconds)
-        booked = self._tally.each_second(ON_TIME, self._now)
-        top = self._capacity * _CHART_TOP
-        capacity_row = rows - 1 - int(self._capacity / top * rows)
-        for row in range(rows):
-            beneath = rows - 1 - row
-            bars = "".join(_block(n / top * rows - beneath) * broad for n in booked)
-            label = f"{self._capacity:.0f}" if row == capacity_row else ""
-            label = "on time" if row == rows - 1 else label
-            line = Text(f"{label:>{_GUTTER - 2}} {'┤' if label else '│'}")
-            yield line.append(bars, style=_GOOD)
-        offered = self._tally.each_second(OFFERED, self._now)
-        most = max([*offered, 1])
-        line = Text(f"{OFFERED:>{_GUTTER - 2}} ┤")
-        yield line.append("".join(_block(n / most) * broad for n in offered), style=_LOAD)
-        yield self._names(broad)
-
-    def _names(self, broad: int) -> Text:
-        axis = " " * _GUTTER
-        for timed in self._plan:
-            axis = axis[: _GUTTER + round(timed.begins) * broad]
-            axis += timed.scene.name + " " * 200
-        return Text(axis.rstrip())
+        """What was booked on time in each second, and what was offered beneath."""
+        tally, now = self._tally, self._now
+        chart = Chart(self._plan[-1].ends, width)
+        booked, offered = tally.each_second(ON_TIME, now), tally.each_second(OFFERED, now)
+        yield from chart.bars(ON_TIME, booked, self._capacity, rows, _GOOD)
+        yield chart.profile(OFFERED, offered, _LOAD)
+        yield chart.axis({timed.scene.name: timed.begins for timed in self._plan})
 
     def _last(self, count: int) -> Iterable[Text]:
         """What was done last."""
         for at, what in list(self._told)[-count:]:
             yield Text(f"{_clock(at)}  ", style="bold").append(what, style="not bold")
-
-
-def _block(share: float) -> str:
-    """A cell filled from beneath by that share of it."""
-    return _EIGHTHS[round(min(1.0, max(0.0, share)) * 8)]
 
 
 def _clock(seconds: float) -> str:
