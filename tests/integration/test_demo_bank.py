@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -160,22 +159,3 @@ def test_the_far_worker_is_frozen_amid_its_work(tmp_path):
         assert not trouble.busy(ledger)
         ask("authorize", 0.02)
         assert trouble.busy(ledger)
-
-
-def test_workers_and_the_demo_may_open_the_ledger_at_once(tmp_path):
-    both = threading.Barrier(2)
-
-    def open_and_note(file):
-        both.wait(10)
-        with contextlib.closing(bank.open_ledger(file)) as ledger:
-            ledger.execute("INSERT INTO paid VALUES ('key', 'payment', 'number', 1)")
-
-    for number in range(50):
-        file = tmp_path / str(number)
-        threads = [threading.Thread(target=open_and_note, args=(file,)) for _ in range(2)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        with contextlib.closing(bank.open_ledger(file)) as ledger:
-            assert ledger.execute("SELECT count(*) FROM paid").fetchone() == (2,)
