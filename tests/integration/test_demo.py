@@ -54,7 +54,7 @@ def unhurried(stage, *args):
 
 
 def test_the_demo_shows_what_it_promises(stage):
-    shown = json.loads(unhurried(stage, "--json", "--seconds=10"))
+    shown = json.loads(unhurried(stage, "--json", "--seconds=8"))
     assert shown["good"]
     assert list(shown["phases"]) == NAMES
     for phase in shown["phases"].values():
