@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import sqlite3
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +19,8 @@ from .bank import open_ledger
 _SETTLED_WITHIN_S: Final = 10.0
 _LOOK_EVERY_S: Final = 0.05
 _SAID: Final = re.compile(
-    r" (?P<event>started|finished|stale): job (?P<job>\w+)(?:, (?P<end>\w+))?"
+    r" (?P<event>started|finished|stale): job (?P<job>[0-9a-f]+)"
+    r"(?:, (?P<end>\w+)| \w+, attempt (?P<attempt>\d+))?"
 )
 
 
@@ -75,3 +77,32 @@ def read_logs(logs: Iterable[Path]) -> tuple[Counter[str], Counter[str], int]:
                 case "stale", _:
                     stale += 1
     return runs, taken, stale
+
+
+def payments_late(ledger: sqlite3.Connection, teller: str, since: float) -> int:
+    """How many payments somebody wanted to make whom others had overtaken, refused or not, since
+    an instant (s since the epoch)."""
+    (count,) = ledger.execute(
+        "SELECT count(*) FROM asked a WHERE teller = ? AND what = 'capture' AND at > ? AND"
+        " fence < (SELECT max(fence) FROM asked b WHERE b.payment = a.payment)",
+        (teller, since),
+    ).fetchone()
+    return int(count)
+
+
+def reports_late(logs: Iterable[Path], teller: Path) -> int:
+    """Of how many jobs a worker, by its log, has reported the end after others had been given them,
+    whether that was refused or not."""
+    last = Counter[str]()
+    for log in logs:
+        for said in _SAID.finditer(log.read_text(errors="replace")):
+            if said["attempt"]:
+                last[said["job"]] = max(last[said["job"]], int(said["attempt"]))
+    own, overtaken = dict[str, int](), set[str]()
+    for said in _SAID.finditer(teller.read_text(errors="replace")):
+        job = said["job"]
+        if said["attempt"]:
+            own[job] = int(said["attempt"])
+        elif own.get(job, 0) < last[job]:
+            overtaken.add(job)
+    return len(overtaken)

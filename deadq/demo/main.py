@@ -63,8 +63,7 @@ def run(*, seconds: float, as_json: bool, serve: bool) -> int:
         with staged(WORKERS, SLOTS) as stage:
             with screen:
                 answers, troubles = interruption.run(_perform(stage, plan, tally, screen))
-            logs = [stage.log(f"worker {number}") for number in range(1, WORKERS + 1)]
-            books = read_books(stage.url, stage.ledger, logs)
+            books = read_books(stage.url, stage.ledger, stage.worker_logs)
             phases = summarize(plan, answers, books, troubles.spans)
             checks = judge(phases, answers, books)
             about = _about(answers, books)
@@ -132,7 +131,8 @@ async def _all_or_none(tasks: Sequence[asyncio.Future[Any]], stage: Stage) -> No
             task.cancel()
         await asyncio.wait(tasks)
     for task in tasks:
-        task.result()
+        if not task.cancelled():
+            task.result()
 
 
 async def _watch(sending: asyncio.Future[Any], stage: Stage, begin: float, screen: Screen) -> None:

@@ -24,7 +24,8 @@ from .signals import ignore_signals, signals_held_back
 BANK: Final = "bank"
 LINE: Final = "line"
 """The network between the second worker and everything else."""
-FAR: Final = "worker 2"
+WORKER: Final = "worker"
+FAR: Final = f"{WORKER} 2"
 """The worker behind it."""
 
 _LEAVE_S: Final = 5.0
@@ -108,6 +109,11 @@ class Stage:
         """The file that a process writes to, whenever it was started."""
         return self.folder / f"{name}.log"
 
+    @property
+    def worker_logs(self) -> list[Path]:
+        """Those of all workers."""
+        return [self.log(name) for name in self._programs if name.startswith(WORKER)]
+
     def last_words(self, name: str) -> str:
         """The end of what a process has written."""
         return self.log(name).read_text(errors="replace").strip()[-500:]
@@ -177,7 +183,7 @@ def _start_all(stage: Stage, workers: int, slots: int) -> None:
     settings = (f"--concurrency={slots}", "--grace=1", "-v")
     work = ("deadq.cli", "work", "deadq.demo.jobs:queue", *settings)
     for number in range(1, workers + 1):
-        name = f"worker {number}"
+        name = f"{WORKER} {number}"
         stage.start(name, Program(work, far if name == FAR else {}))
 
 

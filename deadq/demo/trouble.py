@@ -10,12 +10,13 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from . import bank
+from .books import payments_late, reports_late
 from .scenes import Cause, Span, Timed
-from .stage import FAR, LINE, Stage
+from .stage import FAR, LINE, WORKER, Stage
 
 SLOWER: Final = 5
 """How many times as long the slow bank takes."""
-KILLED: Final = "worker 1"
+KILLED: Final = f"{WORKER} 1"
 
 LEAD_S: Final = 1.0
 """How long a scene goes on before somebody dies: what was before must be seen to be over (s)."""
@@ -30,6 +31,9 @@ must hold a payment to hang, and kill the process that is in it."""
 DRAIN_S: Final = 0.2
 """Its network stands still so much before itself (s): what it says meanwhile arrives late."""
 
+_TRIES: Final = 3
+_HEARD_S: Final = 0.4
+"""So long after it goes on, all that it had to say has been said (s)."""
 _MOMENT_WITHIN_S: Final = 3.0
 _LOOK_EVERY_S: Final = 0.005
 _PAID_AGO_S: Final = (0.015, 0.050)
@@ -71,21 +75,39 @@ class Troubles:
         self._tell(f"{KILLED} is killed with -9")
         again = asyncio.create_task(self._start_again())
         try:
-            await self._amid_work()
-            stage.freeze(LINE)
-            await asyncio.sleep(DRAIN_S)
-            stage.freeze(FAR)
-            self._tell(f"the machine of {FAR} stands still for {STILL_S:g} s")
-            try:
-                await asyncio.sleep(STILL_S)
-            finally:
-                stage.thaw(LINE)
-                stage.thaw(FAR)
-            self._tell(f"{FAR} goes on, its jobs given to others meanwhile")
+            for _ in range(_TRIES):
+                since = time.time()
+                await self._stand_still()
+                ended = self._now()
+                if await self._came_late(since):
+                    break
             await again
         finally:
             again.cancel()
-        self.spans[timed.scene.name] = Span(began, self._now())
+        self.spans[timed.scene.name] = Span(began, ended)
+
+    async def _stand_still(self) -> None:
+        stage = self._stage
+        await self._amid_work()
+        stage.freeze(LINE)
+        try:
+            await asyncio.sleep(DRAIN_S)
+            stage.freeze(FAR)
+            self._tell(f"the machine of {FAR} stands still for {STILL_S:g} s")
+            await asyncio.sleep(STILL_S)
+        finally:
+            stage.thaw(LINE)
+            stage.thaw(FAR)
+        self._tell(f"{FAR} goes on, its jobs given to others meanwhile")
+
+    async def _came_late(self, since: float) -> bool:
+        """Whether it has paid, and reported, what was others' by then: if it was in no such moment
+        after all, nothing was shown, and it is to be tried again."""
+        await asyncio.sleep(_HEARD_S)
+        stage = self._stage
+        with contextlib.closing(bank.open_ledger(stage.ledger)) as ledger:
+            paid = payments_late(ledger, FAR, since)
+        return bool(paid and reports_late(stage.worker_logs, stage.log(FAR)))
 
     async def _start_again(self) -> None:
         await asyncio.sleep(RESTART_S)

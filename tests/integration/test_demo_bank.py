@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from deadq.demo import bank, trouble
+from deadq.demo.books import payments_late
 from deadq.demo.stage import FAR
 from tests.commands import environment
 from tests.servers import wait_until
@@ -76,6 +77,10 @@ def test_whoever_comes_back_with_a_lower_fence_is_refused(teller, tmp_path):
         teller.capture("order-1", "p", 1)
     with pytest.raises(bank.StaleError):
         teller.authorize("p", 1)
+    with contextlib.closing(bank.open_ledger(tmp_path / "ledger")) as ledger:
+        assert payments_late(ledger, "me", 0.0) == 1
+        assert payments_late(ledger, "somebody", 0.0) == 0
+        assert payments_late(ledger, "me", time.time()) == 0
     assert in_ledger(tmp_path, "*", "paid") == []
     assert in_ledger(tmp_path, "answer", "asked")[2:] == [("stale",), ("stale",)]
 

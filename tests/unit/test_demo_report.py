@@ -255,6 +255,21 @@ def test_the_logs_tell_who_was_started_who_was_heard_and_who_was_refused(tmp_pat
     assert stale == 2
 
 
+def test_the_logs_tell_whose_reports_came_when_others_had_the_job(tmp_path):
+    far, other = tmp_path / "far", tmp_path / "other"
+    started = "2026-01-01 10:00:00,001 INFO started: job {} book, attempt {}, fence 7\n".format
+    done = "2026-01-01 10:00:00,002 INFO finished: job {}, done\n".format
+    stale = "2026-01-01 10:00:00,002 WARNING stale: job {} fence 7, reported done: stale\n".format
+    far.write_text(started("0a", 1) + done("0a") + started("0b", 2) + done("0b"))
+    other.write_text(started("0b", 1) + started("0c", 2) + done("0c"))
+    assert books_module.reports_late([far, other], far) == 0
+    far.write_text(far.read_text() + started("0c", 1) + stale("0c"))
+    assert books_module.reports_late([far, other], far) == 1
+    far.write_text(far.read_text() + started("0d", 1) + done("0d"))  # as without fences
+    other.write_text(other.read_text() + started("0d", 2) + done("0d"))
+    assert books_module.reports_late([far, other], far) == 2
+
+
 def test_the_table_fits_eighty_columns_and_names_what_broke(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     answers, books = paid_twice(*still_refusing_after_the_slow_bank(*good_world()))
