@@ -77,9 +77,14 @@ def morals(phases: Sequence[Phase], books: Books, capacity: float) -> Iterator[s
         if phase.cause is Cause.DEATH:
             yield (
                 "One worker was killed with -9; another one stood still until its jobs had been "
-                f"given away, and came back: {books.reported_late:,} reports of its were refused "
-                f"by the queue, {books.refused_late:,} payments by the bank."
+                "given away, and came back. The queue refused "
+                f"{_count(books.reported_late, 'report')} that came too late, the bank "
+                f"{_count(books.refused_late, 'payment')}."
             )
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _counts(what: str, by_phase: Sequence[Mapping[str, int]]) -> Iterator[tuple[str, list[str]]]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import fcntl
 import json
 import os
 import pty
@@ -10,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import termios
 import time
 
 import httpx
@@ -18,7 +20,7 @@ import pytest
 from deadq.demo import load, main
 from deadq.demo.scenes import SCENES
 from deadq.demo.signals import signals_interrupt
-from deadq.demo.stage import staged
+from deadq.demo.stage import Stage, staged
 from tests.commands import COMMAND, ROOT, deadq_command, environment, started, traces_of
 
 NAMES = [scene.name for scene in SCENES]
@@ -169,6 +171,10 @@ def test_a_demo_interrupted_in_the_midst_of_trouble_leaves_nothing_behind(moment
     assert said.strip() == "deadq: interrupted"
 
 
+def take_terminal():
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
 @contextlib.contextmanager
 def in_terminal(stage, *args):
     """The demo on a terminal of its own; gives the process, and its end of the terminal."""
@@ -183,6 +189,7 @@ def in_terminal(stage, *args):
         stdout=its,
         stderr=its,
         start_new_session=True,
+        preexec_fn=take_terminal,  # noqa: PLW1509  no locks are taken there
     )
     os.close(its)
     try:
@@ -214,29 +221,44 @@ def test_in_a_terminal_it_is_drawn_and_an_interrupt_gives_the_terminal_back(stag
     assert rest.rstrip().endswith("deadq: interrupted")
 
 
+def stays_up(process):
+    """Wait for a served demo to say where it is: the address of its app, and its server's URL."""
+    order = read_until(process, "  curl")
+    stats = read_until(process, "  deadq stats demo --url ")
+    return re.search(r"http://[\d.:]+", order)[0], stats.split()[-1]
+
+
+def stays_up_for_programs(process):
+    """The same, of one that prints JSON."""
+    shown = "".join(iter(process.stdout.readline, "}\n")) + "}"
+    about = json.loads(shown)["about"]
+    return about["address"], about["url"]
+
+
 @pytest.mark.slow
-def test_served_it_stays_up_until_it_is_interrupted(stage):
+@pytest.mark.parametrize(
+    ("option", "found"), [((), stays_up), (("--json",), stays_up_for_programs)]
+)
+def test_served_it_stays_up_until_it_is_interrupted(option, found, stage):
     here, temporary = stage
-    with started("demo", "--serve", "--seconds=2", cwd=here, TMPDIR=str(temporary)) as process:
+    with started("demo", "--serve", "--seconds=2", *option, cwd=here, TMPDIR=str(temporary)) as run:
         try:
-            order = read_until(process, "  curl")
-            address = re.search(r"http://[\d.:]+/orders", order)[0]
-            stats = read_until(process, "  deadq stats").split()[1:]
+            address, url = found(run)
             answer = httpx.post(
-                address,
+                f"{address}/orders",
                 json={"order": "1", "cents": 999},
                 headers={"idempotency-key": "order-1", "x-timeout-ms": "3900"},
             )
-            shown = deadq_command(*stats, "--json", cwd=here)
-            assert process.poll() is None
-            process.send_signal(signal.SIGINT)
-            _, said = process.communicate(timeout=20)
+            shown = deadq_command("stats", "demo", "--url", url, "--json", cwd=here)
+            assert run.poll() is None
+            run.send_signal(signal.SIGINT)
+            rest, said = run.communicate(timeout=20)
         finally:
-            process.kill()
+            run.kill()
     assert (answer.status_code, answer.json()["order"]) == (200, "1")
     assert json.loads(shown.stdout)["slots"] == main.WORKERS * main.SLOTS
-    assert said == ""
-    assert process.returncode == 0
+    assert (rest.strip(), said) == ("", "")
+    assert run.returncode == 0
 
 
 def test_a_demo_whose_worker_dies_by_itself_says_so(stage):
@@ -253,6 +275,28 @@ def test_a_demo_whose_worker_dies_by_itself_says_so(stage):
     assert process.returncode == 1
     assert "deadq: the demo's worker" in said
     assert "ended by itself (exit code -9)" in said
+
+
+def test_a_terminal_that_is_closed_ends_it_all(stage):
+    with in_terminal(stage) as (process, terminal):
+        seen(terminal, "▶ calm")
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, terminal)  # that was the last of our end
+        os.close(nothing)
+        process.wait(20)
+    assert process.returncode != 0
+
+
+def test_what_fails_in_the_midst_of_it_is_told_as_itself(tmp_path):
+    async def fail():
+        raise LookupError("as itself")
+
+    async def play():
+        tasks = [asyncio.ensure_future(each) for each in (asyncio.sleep(60), fail())]
+        await main._all_or_none(tasks, Stage(tmp_path))
+
+    with pytest.raises(LookupError, match="as itself"):
+        asyncio.run(play())
 
 
 @pytest.mark.slow
