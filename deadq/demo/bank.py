@@ -19,7 +19,7 @@ import socket
 import sqlite3
 import sys
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -159,7 +159,7 @@ async def serve(listener: socket.socket, ledger: sqlite3.Connection) -> None:
     bank = Bank(ledger)
 
     async def attend(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with closing(writer):
+        with closing(writer), suppress(ConnectionError):  # a teller that was killed
             while line := await reader.readline():
                 answer = await bank.answer(json.loads(line))
                 writer.write(json.dumps(answer).encode() + b"\n")
