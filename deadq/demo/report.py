@@ -33,7 +33,7 @@ UNDISTURBED: Final = frozenset({Cause.NOTHING, Cause.SURGE})
 CROWDED: Final = 2.0
 """A load average over so much for each processor comes from other programs: the demo's own load
 is about one for each of two."""
-LAGGED_MS: Final = 100.0
+LAGGED_MS: Final = 50.0
 """Nor can anything be said of times if the orders themselves were sent so late (p99)."""
 
 
@@ -164,7 +164,7 @@ def recovery(answers: Iterable[Answer], since: float, until: float, usual_s: flo
         window = [a for a in sent if begins <= a.order.at < begins + QUIET_S]
         usual = quantile([a.took for a in window], 0.5) <= usual_s
         if begins + QUIET_S <= until and usual and all(a.on_time for a in window):
-            return begins - since
+            return round(begins - since, 3)
     return math.nan
 
 
