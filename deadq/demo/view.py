@@ -88,7 +88,7 @@ class View:
 
     def _phases(self, width: int) -> Iterator[Text]:
         cell = min(_MOST_CELL, (width - _NAME - 2) // len(_COLUMNS))
-        yield Text(" " * (_NAME + 2) + "".join(f"{name:>{cell}}" for name in _COLUMNS))
+        yield Text(" " * (_NAME + 2) + "".join(f"{name[: cell - 1]:>{cell}}" for name in _COLUMNS))
         for timed in self._plan:
             counts = self._tally.of(timed.scene.name)
             refused = sum(n for name, n in counts.items() if name.startswith(REFUSED))
