@@ -24,7 +24,7 @@ from .load import Answer, content, plan, quantile, send_all, senders
 from .report import judge, summarize
 from .scenes import Timed, timed
 from .screen import Lines, Screen, Silence
-from .signals import signals_interrupt
+from .signals import signals_held_back, signals_interrupt
 from .stage import Stage, staged
 from .table import show
 from .tally import Tally
@@ -60,7 +60,8 @@ def run(*, seconds: float, as_json: bool, serve: bool) -> int:
     """
     plan, tally = timed(seconds), Tally()
     with signals_interrupt() as interruption, ExitStack() as curtain:
-        screen = curtain.enter_context(_screen(plan, tally, as_json=as_json))
+        with signals_held_back():
+            screen = curtain.enter_context(_screen(plan, tally, as_json=as_json))
         with staged(WORKERS, SLOTS) as stage:
             with curtain:
                 answers, troubles = interruption.run(_perform(stage, plan, tally, screen))
