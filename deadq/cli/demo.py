@@ -5,7 +5,7 @@ from __future__ import annotations
 from .faults import Fault
 
 
-def demo(*, seconds: float, as_json: bool) -> int:
+def demo(*, seconds: float, as_json: bool, serve: bool) -> int:
     """Run the demo; returns the exit code.
 
     Raises:
@@ -21,4 +21,4 @@ def demo(*, seconds: float, as_json: bool) -> int:
             raise
         msg = f"the demo needs {missing.name}: pip install 'deadq[server,cli,web]'"
         raise Fault(msg) from None
-    return run(seconds=seconds, as_json=as_json)
+    return run(seconds=seconds, as_json=as_json, serve=serve)

@@ -107,21 +107,27 @@ def health(
 
 @commands.command()
 def demo(
+    serve: Annotated[
+        bool, typer.Option("--serve", help="Leave it running afterwards, until Ctrl-C.")
+    ] = False,
     as_json: Json = False,
     seconds: Annotated[
         float, typer.Option(hidden=True, min=2.0, help="Length of the load.")
-    ] = 20.0,
+    ] = 50.0,
 ) -> None:
-    """See it work, calm and at 3x its capacity.
+    """See it work, and go wrong: in about a minute.
 
-    A web app, two workers, and orders with deadlines and keys that come whether or not there is
-    room. It has a server and a folder of its own, and leaves nothing behind.
+    A web app, a bank, three workers, and orders with deadlines and keys that come whether or not
+    there is room. At first all is calm; then come three times as many orders as can be done, a
+    worker is killed with -9 and another one freezes, the bank gets slow. The exit code is 1 if an
+    accepted order had no outcome, or two, or was paid twice. It has a server and a folder of its
+    own, and leaves nothing behind.
 
     Example: deadq demo
     """
     from .demo import demo as run_demo
 
-    raise typer.Exit(run_demo(seconds=seconds, as_json=as_json))
+    raise typer.Exit(run_demo(seconds=seconds, as_json=as_json, serve=serve))
 
 
 @commands.command()

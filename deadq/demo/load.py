@@ -10,8 +10,8 @@ import ssl
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
 
 import httpx
 
@@ -19,9 +19,9 @@ REPEATED: Final = 0.02
 """Share of the orders that are sent a second time under the same key."""
 RECENT: Final = 40
 """A repeat follows this many orders after its first at most: some of those still run."""
-TIMEOUTS_MS: Final = (1_500, 2_500)
+TIMEOUTS_MS: Final = (2_500, 4_000)
 """Callers wait for something between these, evenly spread."""
-PATIENCE_S: Final = 5.0
+PATIENCE_S: Final = 8.0
 """How long the load itself waits for an answer, far beyond what any caller would (s)."""
 KEEP_OPEN_S: Final = 5.0
 """How long an idle connection waits for its next order (s): less than the web tier keeps it."""
@@ -31,8 +31,9 @@ _SENDERS: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What is sent, and when: seconds from the beginning of its phase."""
+    """What is sent, in which phase, and when: seconds from the beginning of the first."""
 
+    phase: str
     at: float
     key: str
     number: str
@@ -42,7 +43,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back, and when: seconds from the beginning of the phase, and from the sending.
+    """What came back, and when: seconds from the beginning, and from the sending.
 
     ``status`` 0: nothing came.
     """
@@ -51,11 +52,18 @@ class Answer:
     came: float
     status: int
     took: float
-    accepted: bool
-    duplicate: bool
+    lag: float = 0.0
+    """How much too late the order was sent (s): this program found no processor before."""
+    job: str = ""
+    """Its id, if it was accepted."""
+    duplicate: bool = False
     reason: str = ""
     receipt: str = ""
     retry_after: str = ""
+
+    @property
+    def accepted(self) -> bool:
+        return bool(self.job)
 
     @property
     def on_time(self) -> bool:
@@ -68,23 +76,24 @@ class Answer:
         return self.on_time and self.took * 1_000 > self.order.timeout_ms
 
 
-def plan(phase: str, rate: float, seconds: float, dice: random.Random) -> list[Order]:
+def plan(phase: str, rate: float, begins: float, ends: float, dice: random.Random) -> list[Order]:
     """Orders at random instants, ``rate`` a second on average, a few of them repeats."""
     orders: list[Order] = []
-    for number, at in enumerate(_instants(rate, seconds, dice)):
+    for number, at in enumerate(_instants(rate, begins, ends, dice)):
         timeout_ms = dice.randint(*TIMEOUTS_MS)
         if orders and dice.random() < REPEATED:
             first = dice.choice(orders[-RECENT:])
-            orders.append(Order(at, first.key, first.number, first.cents, timeout_ms))
+            orders.append(replace(first, at=at, timeout_ms=timeout_ms))
         else:
             name = f"{phase}-{number}"
-            orders.append(Order(at, f"order-{name}", name, dice.randint(100, 99_999), timeout_ms))
+            cents = dice.randint(100, 99_999)
+            orders.append(Order(phase, at, f"order-{name}", name, cents, timeout_ms))
     return orders
 
 
-def _instants(rate: float, seconds: float, dice: random.Random) -> Iterator[float]:
-    at = dice.expovariate(rate)
-    while at < seconds:
+def _instants(rate: float, begins: float, ends: float, dice: random.Random) -> Iterator[float]:
+    at = begins + dice.expovariate(rate)
+    while at < ends:
         yield at
         at += dice.expovariate(rate)
 
@@ -109,19 +118,35 @@ async def senders(address: str) -> AsyncIterator[list[httpx.AsyncClient]]:
         ]
 
 
-async def send_all(clients: Sequence[httpx.AsyncClient], orders: Sequence[Order]) -> list[Answer]:
-    """Send each order at its instant, and wait for the last answer."""
-    begin = time.perf_counter()
+class Listener(Protocol):
+    """Who watches the orders go and the answers come."""
+
+    def sent(self, order: Order) -> None: ...
+    def answered(self, answer: Answer) -> None: ...
+
+
+async def send_all(
+    clients: Sequence[httpx.AsyncClient],
+    orders: Sequence[Order],
+    begin: float,
+    listener: Listener,
+) -> list[Answer]:
+    """Send each order at its instant, counted from ``begin`` (perf_counter, s), and wait for the
+    last answer."""
     sending: list[asyncio.Task[Answer]] = []
     async with asyncio.TaskGroup() as group:
         for order, client in zip(orders, itertools.cycle(clients), strict=False):
             await asyncio.sleep(max(0.0, begin + order.at - time.perf_counter()))
-            sending.append(group.create_task(_send(client, order, begin)))
+            listener.sent(order)
+            sending.append(group.create_task(_send(client, order, begin, listener)))
     return [task.result() for task in sending]
 
 
-async def _send(client: httpx.AsyncClient, order: Order, begin: float) -> Answer:
+async def _send(
+    client: httpx.AsyncClient, order: Order, begin: float, listener: Listener
+) -> Answer:
     sent = time.perf_counter()
+    lag = sent - begin - order.at
     try:
         response = await client.post(
             "/orders",
@@ -132,15 +157,20 @@ async def _send(client: httpx.AsyncClient, order: Order, begin: float) -> Answer
     except httpx.HTTPError as error:
         came = time.perf_counter()
         reason = type(error).__name__
-        return Answer(order, came - begin, 0, came - sent, False, False, reason)
-    came = time.perf_counter()
+        answer = Answer(order, came - begin, 0, came - sent, lag, reason=reason)
+    else:
+        came = time.perf_counter()
+        answer = _read(response, Answer(order, came - begin, 0, came - sent, lag))
+    listener.answered(answer)
+    return answer
+
+
+def _read(response: httpx.Response, answer: Answer) -> Answer:
     body = content(response)
-    return Answer(
-        order,
-        came - begin,
-        response.status_code,
-        came - sent,
-        accepted="x-job" in response.headers,
+    return replace(
+        answer,
+        status=response.status_code,
+        job=response.headers.get("x-job", ""),
         duplicate="x-duplicate" in response.headers,
         reason="" if response.is_success else str(body.get("error", response.status_code)),
         receipt=str(body.get("number", "")),

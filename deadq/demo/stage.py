@@ -1,4 +1,4 @@
-"""The processes of the demo: a server, a web app and workers, all gone at the end."""
+"""The processes of the demo: a server, a bank, a web app and workers, all gone at the end."""
 
 from __future__ import annotations
 
@@ -10,18 +10,35 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from ..errors import DeadqError
 from ..store import embedded
-from .jobs import LEDGER_VARIABLE
+from . import jobs
+from .signals import ignore_signals, signals_held_back
+
+BANK: Final = "bank"
+LINE: Final = "line"
+"""The network between the second worker and everything else."""
+WORKER: Final = "worker"
+FAR: Final = f"{WORKER} 2"
+"""The worker behind it."""
 
 _LEAVE_S: Final = 5.0
-_AGAIN_S: Final = 1.0
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """``python -m`` with what stands in ``command``, and environment variables of its own."""
+
+    command: tuple[str, ...]
+    settings: Mapping[str, str] = field(default_factory=dict)
+    sockets: tuple[socket.socket, ...] = ()
+    """What it inherits."""
 
 
 class Stage:
@@ -30,22 +47,50 @@ class Stage:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.url = ""
-        self.ledger = folder / "ledger.sqlite"
         self.address = ""
+        self.bank = ""
+        self.ledger = folder / "ledger.sqlite"
+        self._programs: dict[str, Program] = {}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
-    def start(self, name: str, *command: str, fds: tuple[int, ...] = ()) -> None:
-        """Start ``python -m command`` in a session of its own: Ctrl-C reaches the demo alone."""
-        with _signals_held_back(), (self.folder / f"{name}.log").open("wb") as log:
+    def start(self, name: str, program: Program) -> None:
+        """Start it in a session of its own: Ctrl-C reaches the demo alone."""
+        environment = {
+            **os.environ,
+            "DEADQ_URL": self.url,
+            jobs.BANK_VARIABLE: self.bank,
+            jobs.NAME_VARIABLE: name,
+            **program.settings,
+        }
+        with signals_held_back(), self.log(name).open("ab") as log:
             self._processes[name] = subprocess.Popen(
-                [sys.executable, "-m", *command],
-                env={**os.environ, "DEADQ_URL": self.url, LEDGER_VARIABLE: str(self.ledger)},
+                [sys.executable, "-m", *program.command],
+                env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                pass_fds=fds,
+                pass_fds=[inherited.fileno() for inherited in program.sockets],
             )
+        self._programs[name] = program
+
+    def kill(self, name: str) -> None:
+        """SIGKILL to a process and all that came of it, as when its machine dies."""
+        process = self._processes.pop(name)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+    def start_again(self, name: str) -> None:
+        """Start what was killed, as a service manager does."""
+        self.start(name, self._programs[name])
+
+    def freeze(self, name: str) -> None:
+        """A process and all that came of it stands still, and does not know it."""
+        os.killpg(self._processes[name].pid, signal.SIGSTOP)
+
+    def thaw(self, name: str) -> None:
+        """It goes on where it stood."""
+        os.killpg(self._processes[name].pid, signal.SIGCONT)
 
     def check(self) -> None:
         """Return if everything that was started still runs.
@@ -60,33 +105,51 @@ class Stage:
                 msg = f"the demo's {name} ended by itself (exit code {code}): {said}"
                 raise DeadqError(msg)
 
+    def log(self, name: str) -> Path:
+        """The file that a process writes to, whenever it was started."""
+        return self.folder / f"{name}.log"
+
+    @property
+    def worker_logs(self) -> list[Path]:
+        """Those of all workers."""
+        return [self.log(name) for name in self._programs if name.startswith(WORKER)]
+
     def last_words(self, name: str) -> str:
         """The end of what a process has written."""
-        return (self.folder / f"{name}.log").read_text(errors="replace").strip()[-500:]
+        return self.log(name).read_text(errors="replace").strip()[-500:]
 
     def end(self) -> None:
         """Let every process end in order; those that do not are killed."""
-        for process in self._processes.values():
+        needed = {BANK, LINE}  # by the others, to the last
+        self._end([p for name, p in self._processes.items() if name not in needed])
+        self._end([p for name, p in self._processes.items() if name in needed])
+
+    def _end(self, processes: Sequence[subprocess.Popen[bytes]]) -> None:
+        for process in processes:
             process.terminate()
-        for process in self._processes.values():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGCONT)
+        for process in processes:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(_LEAVE_S)
-            process.kill()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
 
 @contextmanager
 def staged(workers: int, slots: int) -> Iterator[Stage]:
-    """A server on data of its own, a web app and ``workers``; everything is gone afterwards.
+    """A server on data of its own, a bank, a web app and ``workers``, of which the second goes
+    through a line; everything is gone afterwards.
 
-    To be used within :func:`signals_interrupt`.
+    To be used within :func:`.signals.signals_interrupt`.
 
     Raises:
         StoreUnavailable: there is no server to be started.
     """
     with ExitStack() as last:
         try:
-            with _signals_held_back():
+            with signals_held_back():
                 folder = Path(tempfile.mkdtemp(prefix="deadq-demo-"))
                 last.callback(shutil.rmtree, folder, ignore_errors=True)
             stage = Stage(folder)
@@ -96,49 +159,33 @@ def staged(workers: int, slots: int) -> Iterator[Stage]:
             _start_all(stage, workers, slots)
             yield stage
         finally:
-            for number in (*_SIGNALS, signal.SIGALRM):  # nothing cuts the clean-up short
-                signal.signal(number, signal.SIG_IGN)
+            ignore_signals()  # nothing cuts the clean-up short
 
 
 def _start_all(stage: Stage, workers: int, slots: int) -> None:
-    with socket.create_server(("127.0.0.1", 0), backlog=1_024) as listener:
-        stage.address = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        door = listener.fileno()
-        stage.start("web app", "deadq.demo.app", str(door), fds=(door,))
+    with ExitStack() as opened:
+        bank, app, far_bank, far_server = (
+            opened.enter_context(socket.create_server(("127.0.0.1", 0), backlog=1_024))
+            for _ in range(4)
+        )
+        stage.bank = _address(bank)
+        stage.address = f"http://{_address(app)}"
+        command = ("deadq.demo.bank", str(bank.fileno()), str(stage.ledger))
+        stage.start(BANK, Program(command, sockets=(bank,)))
+        stage.start("web app", Program(("deadq.demo.app", str(app.fileno())), sockets=(app,)))
+        server = stage.url.removeprefix("unix://")
+        ways = (f"{far_bank.fileno()}={stage.bank}", f"{far_server.fileno()}={server}")
+        stage.start(LINE, Program(("deadq.demo.line", *ways), sockets=(far_bank, far_server)))
+        far = {
+            "DEADQ_URL": f"redis://{_address(far_server)}",
+            jobs.BANK_VARIABLE: _address(far_bank),
+        }
     settings = (f"--concurrency={slots}", "--grace=1", "-v")
+    work = ("deadq.cli", "work", "deadq.demo.jobs:queue", *settings)
     for number in range(1, workers + 1):
-        stage.start(f"worker {number}", "deadq.cli", "work", "deadq.demo.jobs:queue", *settings)
+        name = f"{WORKER} {number}"
+        stage.start(name, Program(work, far if name == FAR else {}))
 
 
-@contextmanager
-def signals_interrupt() -> Iterator[None]:
-    """SIGTERM and a closed terminal end the demo as Ctrl-C does, clean-up included."""
-
-    def interrupt(*_: object) -> None:
-        # and once more if need be: Python swallows what is raised within a __del__
-        signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)
-        raise KeyboardInterrupt
-
-    before = {number: signal.signal(number, interrupt) for number in (*_SIGNALS, signal.SIGALRM)}
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-@contextmanager
-def _signals_held_back() -> Iterator[None]:
-    """No interruption between a thing's beginning and the note of it; afterwards it comes."""
-    came: list[int] = []
-    before = {
-        number: signal.signal(number, lambda number, _: came.append(number)) for number in _SIGNALS
-    }
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    if came:
-        signal.raise_signal(came[0])
+def _address(listener: socket.socket) -> str:
+    return "{}:{}".format(*listener.getsockname())
