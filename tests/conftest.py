@@ -1,5 +1,6 @@
 """Fixtures that all tests share: real servers, a TLS endpoint, and fakes."""
 
+import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +14,12 @@ import redis.asyncio
 from tests.projects import Project
 from tests.servers import Server, binaries
 from tests.tls import TlsFiles, TlsFront
+
+
+def pytest_configure() -> None:
+    """A shell starts its background deaf to Ctrl-C, and so would be what these tests start."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

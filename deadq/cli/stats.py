@@ -20,11 +20,13 @@ def stats(target: str, *, url: str | None, as_json: bool) -> None:
     if as_json:
         print_json({"queue": queue.name, **counted._asdict()})
     else:
-        print_pairs(f"queue {queue.name}", rows(counted))
+        title = f"queue {queue.name}, paused" if counted.paused else f"queue {queue.name}"
+        print_pairs(title, rows(counted))
 
 
 def rows(counted: Stats) -> list[tuple[str, int]]:
     """Depths first, then the counters by name."""
     depths = counted._asdict()
     counters = depths.pop("counters")
+    del depths["paused"]
     return [*depths.items(), *sorted(counters.items())]

@@ -62,7 +62,7 @@ def survey(backend: Backend, queue: str, tasks: Sequence[str]) -> ServerFacts:
     limit = _number(info.get("maxmemory")) or _number(most)
     return ServerFacts(
         product="Valkey" if "valkey_version" in info else "Redis",
-        version=_version(str(info.get("redis_version") or "")),
+        version=_version(str(info.get("valkey_version") or info.get("redis_version") or "")),
         policy=info.get("maxmemory_policy"),
         most=limit or _number(info.get("total_system_memory")),
         replica=str(info.get("role")) in {"slave", "replica"},

@@ -12,7 +12,7 @@
             assert job.result() == {"charged": 999}
 
 :func:`queue` makes a queue on a fake server in memory, :func:`faked` moves one of yours there for
-the length of a block; both need ``pip install 'deadq[test]'``. :func:`clock` gives a clock that
+the length of a block; both need ``pip install 'deadq[testing]'``. :func:`clock` gives a clock that
 stands still until the test moves it. :func:`run_until_idle` runs what is ready at that instant.
 Waiting for a result does that by itself, so that ``task.call(...)``, and a web app that uses it,
 work in a test as they are. :func:`slow_proxy` puts a bad network in front of a real server.

@@ -123,7 +123,7 @@ def _fake_server() -> fakeredis.FakeServer:
         import fakeredis
         import lupa  # type: ignore[import-untyped]  # noqa: F401  fakeredis runs scripts with it, and says nothing without it
     except ModuleNotFoundError as missing:
-        msg = f"deadq.testing needs {missing.name} for a fake server: pip install 'deadq[test]'"
+        msg = f"deadq.testing needs {missing.name} for a fake server: pip install 'deadq[testing]'"
         raise ModuleNotFoundError(msg, name=missing.name) from None
     server = fakeredis.FakeServer(version=(7,), server_type="redis")
     database = type(server.dbs[0])

@@ -41,10 +41,11 @@ def levels(said):
 def test_what_was_looked_at_is_printed(check, valkey_server):
     with valkey_server.client() as client:
         client.flushall()
+        version = client.info("server")["valkey_version"]
     said = check("jobs:shop", "--rate", "10", url=valkey_server.url)
     for line in (
         "queue shop",
-        "ok      version: Valkey ",
+        f"ok      version: Valkey {version}",
         "ok      eviction: noeviction",
         "warning persistence: no append-only file",
         "-> appendonly yes, ",

@@ -233,6 +233,8 @@ def test_a_queue_is_paused_and_resumed(desk):
     assert desk.said("pause", "checkout") == "deadq: queue checkout refuses new jobs\n"
     with pytest.raises(Paused):
         desk.pay.enqueue("1")
+    assert desk.said("stats", "checkout").startswith("queue checkout, paused\n")
+    assert desk.json("stats", "checkout")["paused"] is True
     assert desk.json("pause", "checkout") == {"queue": "checkout", "paused": True}
     assert desk.json("resume", "checkout") == {"queue": "checkout", "paused": False}
     desk.pay.enqueue("1")

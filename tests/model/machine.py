@@ -611,6 +611,7 @@ class QueueMachine(RuleBasedStateMachine):
             slots=model.slots(),
             dead=0,
             counters={},
+            paused=model.paused,
         )
         assert stats.counters.get("admitted", 0) == model.admitted
         assert stats.counters.get("started", 0) == model.started

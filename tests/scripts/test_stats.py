@@ -51,6 +51,12 @@ def test_counters_tell_what_was_asked_and_what_became_of_it(world):
     assert counters == {"offered": 3, "admitted": 1, "rejected:full": 1, "duplicate": 1}
 
 
+def test_a_paused_queue_says_so(world):
+    assert not stats(world).paused
+    world.run(scripts.pause(paused=True))
+    assert stats(world).paused
+
+
 def test_workers_whose_lease_has_lapsed_count_neither_by_head_nor_by_slot(world):
     world.seed_worker("c", slots=4, lease=100)
     world.seed_worker("d", slots=2, lease=5_000)

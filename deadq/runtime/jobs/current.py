@@ -133,7 +133,8 @@ class CurrentJob:
                 handler's own thread in a process of its own; a coroutine function called there
                 runs on a loop of its own.
             *args: for ``fn``, as are further keywords.
-            needs: seconds that must be left for it to start at all.
+            needs: seconds that must be left for it to start at all; or its own p99, as measured
+                of late, where that is longer.
             limit: seconds after which it is interrupted and counts as in doubt; so does one that
                 was begun that long ago by an attempt that left no end.
             on_doubt: what a later attempt does then: ``rerun`` it (the same ``unit_key``), or

@@ -1,7 +1,8 @@
 --! use: base
 -- stats: depths and counters. Changes nothing.
 -- ARGV 1 now
--- reply: now, live, ready, suspects, later, strange, unfinished, workers alive, slots, dead, flat counters
+-- reply: now, live, ready, suspects, later, strange, unfinished, workers alive, slots, dead, flat
+--   counters, whether it is paused (1 or 0)
 
 local slots, live = 0, call('ZRANGEBYSCORE', P .. 'workers', '(' .. str(NOW), '+inf')
 for _, child in ipairs(live) do
@@ -19,4 +20,5 @@ return {
   slots,
   call('ZCARD', P .. 'dead'),
   call('HGETALL', P .. 'stats'),
+  call('HEXISTS', P .. 'fleet', 'paused'),
 }

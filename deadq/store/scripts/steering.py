@@ -11,7 +11,7 @@ from .call import STATES, Call, pairs, whole_number
 
 class Stats(NamedTuple):
     """Depths and counters of a queue at one instant. All are numbers of jobs, except for
-    ``workers``, ``slots`` and ``counters``."""
+    ``workers``, ``slots``, ``counters`` and ``paused``."""
 
     live: int
     """Accepted, not ended, and not past their deadline: what the capacity bounds."""
@@ -35,6 +35,8 @@ class Stats(NamedTuple):
     """Since the queue came to be: ``offered``, ``admitted``, ``duplicate``,
     ``rejected:<reason>``, ``started``, ``retried``, ``finished:<state>``, ``expired:<where>`` and
     a few more; what never happened is left out."""
+    paused: bool = False
+    """Whether new submits are refused."""
 
 
 def pause(*, paused: bool) -> Call[None]:
@@ -49,7 +51,7 @@ def stats() -> Call[Stats]:
 
 def _read_stats(reply: list[Any]) -> Stats:
     counters = {name.decode("utf-8", "replace"): whole_number(n) for name, n in pairs(reply[10])}
-    return Stats._make([*map(whole_number, reply[1:10]), counters])
+    return Stats._make([*map(whole_number, reply[1:10]), counters, bool(whole_number(reply[11]))])
 
 
 def dead(most: int, job: str = "") -> Call[list[tuple[DeadJob, bytes]]]:
