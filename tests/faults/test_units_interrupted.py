@@ -473,8 +473,9 @@ def test_killed_in_a_unit(valkey_server, tmp_path, runner, on_doubt):
             assert notes(made, handle) == ["start", effect, "start", effect]
             assert recorded(made, handle) == {"pay": "done"}
         else:
-            with pytest.raises(JobFailed, match="on_doubt='fail'"):
+            with pytest.raises(JobFailed, match="on_doubt='fail'") as caught:
                 handle.result()
+            assert caught.value.type_name.endswith(".UnitInDoubt")
             assert notes(made, handle) == ["start", effect, "start"]
             assert [job.id for job in made.queue.dead()] == [handle.id]
         assert worker.stop() == 0

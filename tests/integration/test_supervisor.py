@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import httpx
 import pytest
 
-from deadq import DeadqError, Queue, Worker
+from deadq import DeadqError, JobFailed, Queue, Worker
 from deadq.runtime.supervisor.postman import Postman
 from deadq.runtime.supervisor.supervisor import Supervisor
 from deadq.store import keys
@@ -103,6 +103,34 @@ def test_handlers_run_in_a_child_and_not_in_the_supervisor(site, ending):
     assert "working on queue first (who), 1 at a time; " in said
     assert "working on queue second (who_plain), 1 at a time; " in said
     assert site.first.stats().workers == site.second.stats().workers == 0
+
+
+FAILING = """
+from deadq import Queue
+
+orders, mails = Queue("first", capacity=50), Queue("second", capacity=50)
+
+@orders.task(name="who", within=10.0)
+async def charge() -> None:
+    raise LookupError("no such order")
+
+@mails.task(name="who_plain", within=10.0)
+def send() -> None:
+    raise LookupError("no such mail")
+"""
+
+
+def test_why_a_job_failed_stands_in_the_log_without_being_asked_for(site, ending):
+    (site.folder / "failing.py").write_text(FAILING)
+    worker = site.work("failing:orders", "failing:mails", "--concurrency=2")
+    ending(worker)
+    for task in (site.who, site.who_plain):
+        with pytest.raises(JobFailed):
+            task.call()
+    said = stopped(worker)
+    for what, where in (("order", "charge"), ("mail", "send")):
+        assert f"LookupError: no such {what}\n" in said
+        assert f"in {where}\n" in said
 
 
 def test_slots_are_divided_by_weight(site, ending):

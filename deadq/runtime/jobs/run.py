@@ -11,7 +11,7 @@ from typing import Any, Final
 from ... import clock, codec
 from ...config import TaskConfig
 from ...deadline import Deadline
-from ...errors import Retry
+from ...errors import Retry, UnitInDoubt
 from ...job import Claim, Outcome, Settlement
 from ...resilience.backoff import Backoff
 
@@ -199,7 +199,7 @@ def marked(run: Attempt, config: TaskConfig) -> Settlement | None:
         blob = codec.describe_exception(error)
         return run.settlement(outcome, delay_s=_backoff(run, config), blob=blob)
     if outcome is Outcome.FAILED:
-        doubt = RuntimeError("an earlier attempt began a unit and left no end; on_doubt='fail'")
+        doubt = UnitInDoubt("an earlier attempt began a unit and left no end; on_doubt='fail'")
         return run.settlement(outcome, blob=codec.describe_exception(doubt))
     return run.settlement(outcome)
 

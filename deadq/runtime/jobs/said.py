@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import logging
+from typing import Final
 
+from ...codec import read_exception
 from ...events import Event, log
-from ...job import Claim, Settlement
+from ...job import Claim, Outcome, Settlement
+
+_HEADER: Final = "Traceback ("
 
 
 def say_started(claim: Claim) -> None:
@@ -32,5 +36,15 @@ def say_finished(report: Settlement, word: str) -> None:
             report.outcome,
             word,
         )
+    elif report.outcome is Outcome.FAILED:
+        log.warning("%s: job %s, %s\n%s", Event.FINISHED, report.id, word, _why(report.blob))
     elif log.isEnabledFor(logging.INFO):
         log.info("%s: job %s, %s", Event.FINISHED, report.id, word)
+
+
+def _why(blob: bytes) -> str:
+    """The frames that the handler's exception came through, in the margin of the log: what begins
+    with ``Traceback`` there is a fault of the worker's own."""
+    _, _, trace = read_exception(blob)
+    lines = [line for line in trace.splitlines() if not line.startswith(_HEADER)]
+    return "\n".join(f"  | {line}".rstrip() for line in lines)
