@@ -128,7 +128,7 @@ def short_folder(
     monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Path]:
     """A folder short enough for sockets, which is also where temporary files go."""
-    tmp_path_factory.getbasetemp()  # once it is made, later tests find it: not in a folder that goes
+    tmp_path_factory.getbasetemp()  # made now, or the first to ask makes it in a folder that goes
     with tempfile.TemporaryDirectory(prefix="dq-") as name:
         base = Path(name).resolve()
         monkeypatch.setattr(tempfile, "tempdir", name)
