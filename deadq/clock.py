@@ -15,6 +15,8 @@ from typing import Protocol
 
 _WIDEN_PER_S = 0.0005
 """Crystal drift allowed for, in seconds a second: an old narrow estimate slowly widens."""
+_SLEW = 0.5
+"""How fast a correction of the estimate reaches what is submitted, in seconds a second."""
 
 
 class Clock(Protocol):
@@ -73,12 +75,14 @@ class ServerClock:
     narrower than what is known. Before the first reply the host's wall clock has to do.
     """
 
-    __slots__ = ("_at", "_offset_ms", "_width_ms")
+    __slots__ = ("_ahead_at", "_ahead_ms", "_at", "_offset_ms", "_width_ms")
 
     def __init__(self) -> None:
         self._offset_ms: float | None = None
         self._width_ms = 0.0
         self._at = 0.0
+        self._ahead_ms = 0.0
+        self._ahead_at = 0.0
 
     @property
     def known(self) -> bool:
@@ -92,9 +96,13 @@ class ServerClock:
         width = self._width_ms + (received - self._at) * 1000.0 * _WIDEN_PER_S
         offset = self._offset_ms
         if offset is None or not low <= offset <= high or high - low < width:
-            self._offset_ms = (low + high) / 2
-            self._width_ms = high - low
-            self._at = received
+            middle, span = (low + high) / 2, high - low
+            ahead = 0.0
+            # What both bounds allow is a better estimate; anything else is a clock that stepped.
+            if offset is not None and abs(offset - middle) <= (width + span) / 2:
+                ahead = max(0.0, self._lead(received) + offset - middle)
+            self._ahead_ms, self._ahead_at = ahead, received
+            self._offset_ms, self._width_ms, self._at = middle, span, received
 
     def now_ms(self) -> float:
         """The server's time, milliseconds since 1970, by the best estimate."""
@@ -106,6 +114,16 @@ class ServerClock:
         if offset is None:
             offset = _current.wall_ms() - _current.monotonic() * 1000.0
         return monotonic_s * 1000.0 + offset
+
+    def stamp_ms(self, monotonic_s: float) -> float:
+        """As :meth:`at_ms`, for instants that order jobs: where a better bound moved the estimate
+        back, these follow at half the speed of time, so that of two jobs submitted one after the
+        other with the same time budget, the first keeps the earlier deadline."""
+        at = self.at_ms(monotonic_s)
+        return at + self._lead(_current.monotonic()) if self._ahead_ms else at
+
+    def _lead(self, now: float) -> float:
+        return max(0.0, self._ahead_ms - (now - self._ahead_at) * 1000.0 * _SLEW)
 
     def monotonic_at(self, server_ms: float) -> float:
         """The monotonic instant at which the server's clock shows ``server_ms``."""

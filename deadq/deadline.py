@@ -171,7 +171,7 @@ class Deadline:
         """The instant as the server's clock will show it, in whole milliseconds."""
         if self._instant_ms is not None:
             return self._instant_ms
-        return int(server.at_ms(self._monotonic))
+        return int(server.stamp_ms(self._monotonic))
 
     def on(self, server: clock.ServerClock) -> Deadline:
         """The same instant; one made by :meth:`at` counts by the server's clock from here on."""

@@ -72,6 +72,31 @@ def test_a_server_that_steps_is_followed_at_once(hands):
     assert server.at_ms(2.55) == pytest.approx(3_100, abs=200)
 
 
+def test_a_better_bound_puts_no_later_deadline_before_an_earlier_one(hands):
+    server = ServerClock()
+    hands.now = 1.1
+    server.learn(2000, 1.0, 1.1)  # read at the end of a long trip: the estimate runs 50 ms ahead
+    earlier = server.stamp_ms(hands.now + 10)
+    hands.now += 0.001
+    server.learn(2001, 1.1005, 1.101)
+    stamps = []
+    for _ in range(200):
+        stamps.append(server.stamp_ms(hands.now + 10))
+        hands.now += 0.001
+    assert stamps[0] >= earlier
+    assert stamps == sorted(stamps)
+    assert server.at_ms(hands.now) == pytest.approx(900 + hands.now * 1000, abs=2)
+    assert server.stamp_ms(hands.now) == server.at_ms(hands.now)
+
+
+def test_a_server_that_stepped_back_is_followed_by_what_is_submitted_too(hands):
+    server = ServerClock()
+    hands.now = 2.3
+    server.learn(92_000, 1.0, 1.002)
+    server.learn(3_000, 2.0, 2.3)
+    assert server.stamp_ms(hands.now) == server.at_ms(hands.now)
+
+
 @given(
     offset=st.floats(-1e12, 1e12),
     drift=st.floats(-0.0004, 0.0004),
