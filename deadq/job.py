@@ -31,6 +31,9 @@ RECORD_VERSION: Final = 1
 
 MAX_KEY_BYTES: Final = 1024
 
+BOUNDED: Final = "b"
+"""Mark of a job whose retries were given by a layer above (DESIGN 7, one layer retries)."""
+
 
 class State(StrEnum):
     """Where a job is in its life."""
@@ -166,6 +169,8 @@ class Submission(NamedTuple):
     payload: bytes
     once: str = ""
     """``1``: a crash ends the job, which so runs at most once."""
+    marks: str = ""
+    """What its worker has to know of it: :data:`BOUNDED`."""
 
 
 class Admission(NamedTuple):
@@ -187,6 +192,8 @@ class Claim(NamedTuple):
     fence: int
     fails: int
     payload: bytes
+    retries: int = 0
+    marks: str = ""
 
 
 class Settlement(NamedTuple):

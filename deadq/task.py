@@ -19,10 +19,10 @@ from .errors import DeadlineExpired, PayloadTooLarge, Rejected, shown
 from .handle import JobHandle
 from .job import CRITICALITY_RANK, Submission, job_id
 from .options import NO_OPTIONS, Options, checked, within_horizon
+from .prepared import Prepared
 
 P = ParamSpec("P")
 R = TypeVar("R")
-R_co = TypeVar("R_co", covariant=True)
 
 
 class Submitter(Protocol):
@@ -45,16 +45,6 @@ class Submitter(Protocol):
     async def asubmit_many(
         self, calls: Iterable[Prepared[R] | Rejected]
     ) -> list[JobHandle[R] | Rejected]: ...
-
-
-class Prepared(Generic[R_co]):
-    """A call ready to be submitted: made by :meth:`Task.bind`, taken by ``Queue.enqueue_many``."""
-
-    __slots__ = ("deadline", "submission")
-
-    def __init__(self, submission: Submission, deadline: Deadline) -> None:
-        self.submission = submission
-        self.deadline = deadline
 
 
 class BoundCall(Generic[P, R]):
