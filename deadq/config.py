@@ -108,7 +108,8 @@ class TaskConfig:
     within: float | None
     retries: int
     timeout: float | None
-    retry_on: tuple[type[Exception], ...]
+    retry_on: tuple[type[Exception], ...] | None
+    """None: what ``resilience.is_transient`` names."""
     criticality: str
     backoff: Callable[[int], float]
     on_crash: str = "rerun"

@@ -118,7 +118,7 @@ class Queue(Steering):
         within: float | None = None,
         retries: int = 0,
         timeout: float | None = None,
-        retry_on: type[Exception] | Sequence[type[Exception]] = (),
+        retry_on: type[Exception] | Sequence[type[Exception]] | None = None,
         criticality: str = "critical",
         backoff: Callable[[int], float] | None = None,
         on_crash: OnCrash = "rerun",
@@ -133,7 +133,7 @@ class Queue(Steering):
         within: float | None = None,
         retries: int = 0,
         timeout: float | None = None,
-        retry_on: type[Exception] | Sequence[type[Exception]] = (),
+        retry_on: type[Exception] | Sequence[type[Exception]] | None = None,
         criticality: str = "critical",
         backoff: Callable[[int], float] | None = None,
         on_crash: OnCrash = "rerun",
@@ -146,7 +146,7 @@ class Queue(Steering):
             within: default time budget, seconds from the submit.
             retries: how often the handler may be run again.
             timeout: limit of one attempt, seconds.
-            retry_on: exceptions that ask for a retry.
+            retry_on: exceptions that ask for a retry; default: what ``is_transient`` names.
             criticality: critical_plus, critical, sheddable_plus or sheddable.
             backoff: seconds to wait before the n-th retry; default: full jitter, 0.1 s
                 doubling up to 5 s.
@@ -161,7 +161,7 @@ class Queue(Steering):
             None if within is None else seconds(within, "within"),
             whole(retries, "retries", 0, MAX_RETRIES),
             None if timeout is None else seconds(timeout, "timeout"),
-            exceptions(retry_on),
+            None if retry_on is None else exceptions(retry_on),
             one_of(criticality, "criticality", tuple(CRITICALITY_RANK)),
             backoff or Backoff().delay,
             one_of(on_crash, "on_crash", ("rerun", "fail")),

@@ -17,9 +17,10 @@ from .config import TaskConfig
 from .deadline import Deadline
 from .errors import DeadlineExpired, PayloadTooLarge, Rejected, shown
 from .handle import JobHandle
-from .job import CRITICALITY_RANK, Submission, job_id
+from .job import BOUNDED, CRITICALITY_RANK, Submission, job_id
 from .options import NO_OPTIONS, Options, checked, within_horizon
 from .prepared import Prepared
+from .resilience.allowance import Allowance
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -218,12 +219,23 @@ class Task(BoundCall[P, R]):
             deadline.server_ms(queue.clock),
             0 if options.not_before is None else self._not_before_ms(options.not_before),
             CRITICALITY_RANK[options.criticality or config.criticality],
-            config.retries if options.retries is None else options.retries,
+            self._retries(options),
             queue.new_token(),
             payload,
             "1" if config.on_crash == "fail" else "",
+            "" if Allowance.current() is None else BOUNDED,
         )
         return Prepared(submission, deadline)
+
+    def _retries(self, options: Options) -> int:
+        """As the task or the call says, within what a layer above has left: one layer retries."""
+        allowance = Allowance.current()
+        said = options.retries
+        if allowance is None:
+            return self.config.retries if said is None else said
+        if said is None:
+            return min(self.config.retries, allowance.left)
+        return min(said, allowance.most)
 
     def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The arguments in one form, however they were passed; TypeError when they do not fit."""
