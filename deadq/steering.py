@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from .budgets import FleetBudget
 from .config import MAX_CAPACITY, QueueConfig, whole
 from .deadline import Deadline
 from .errors import Rejected, shown
@@ -24,6 +25,16 @@ class Steering:
     config: QueueConfig
     backend: Backend
     producer: Producer
+    _budget: FleetBudget | None = None
+
+    @property
+    def budget(self) -> FleetBudget:
+        """The retry budget on which this queue's own retries draw, for calls that are made around
+        it: ``retry(budget=queue.budget)``."""
+        if self._budget is None:
+            config = self.config
+            self._budget = FleetBudget.of_queue(self.backend, config.name, config.budget)
+        return self._budget
 
     def relocate(self, url: str) -> None:
         """Be on the server at ``url``, tasks and all: for a queue that nobody has used yet.
@@ -34,6 +45,7 @@ class Steering:
         config = self.config
         self.backend = Backend(config.name, url, None, allow_eviction=config.allow_eviction)
         self.producer = Producer(config, self.backend)
+        self._budget = None
 
     def stats(self) -> scripts.Stats:
         """Depths and counters at this instant.

@@ -238,6 +238,13 @@ class Window:
             self._spent += 1
             return 1.0
 
+    def spend(self) -> None:
+        """Count a retry that was allowed elsewhere."""
+        with self._lock:
+            self._left()
+            self._slots[-1][2] += 1
+            self._spent += 1
+
     def succeeded(self, taken: float) -> None:
         """What was spent stays spent."""
 
