@@ -3,6 +3,7 @@
 from .allowance import RETRY_BUDGET_HEADER, Allowance, outgoing, pass_on
 from .backoff import Backoff, BackoffKind, RandomSource
 from .budget import PRESETS, Budget, BudgetRule, QuotaRule, RetryBudget
+from .hedge import ahedge
 from .retry import aretry, retry
 from .retry_after import hint_of, parse
 from .transient import is_transient
@@ -18,6 +19,7 @@ __all__ = [
     "QuotaRule",
     "RandomSource",
     "RetryBudget",
+    "ahedge",
     "aretry",
     "hint_of",
     "is_transient",
