@@ -12,8 +12,9 @@ A second call has to pass every limit, each with its own word in the metric::
     budget      the fleet has made as many retries and hedges as it may
 
 What a bound refused may be granted a little later, when the call has proved slower still: so it
-asks again after twice, four times ... the delay. Without that, a p95 and a bound of 5 % would leave
-the very slow calls to the same chance as those just above the p95.
+asks again after twice, four times ... the delay, and the last second call that the bound allows is
+left to one that has waited so long. Otherwise a p95 and a bound of 5 %, which just suffice for each
+other, would leave the very slow calls to the same chance as those just above the p95.
 """
 
 from __future__ import annotations
@@ -81,6 +82,7 @@ class Race(Generic[R]):
         "_since",
         "_taken",
         "_tasks",
+        "_withheld",
     )
 
     def __init__(self, plan: Plan, call: Callable[[], Awaitable[R]], key: str | None) -> None:
@@ -98,6 +100,7 @@ class Race(Generic[R]):
         self._taken = 0.0
         self._since = 0.0
         self._ended: float | None = None
+        self._withheld: str | None = None
 
     async def run(self) -> R:
         """The value of the call that succeeded first.
@@ -153,7 +156,7 @@ class Race(Generic[R]):
         first = self._tasks[0]
         first.add_done_callback(self._first_ended)
         if self._delay is None:
-            self._count("samples")
+            self._withheld = "samples"
         else:
             await self._hedged(first, self._delay)
         while True:
@@ -172,17 +175,17 @@ class Race(Generic[R]):
             return
         self._outlasted = True
         self._saw(slow=True)
+        await asyncio.sleep(0)  # let the others that are slow at this instant say so first
         pause = delay
-        while reason := self._refusal(spare=pause == delay):
-            if reason in _FINAL:
-                break
+        while not first.done():
+            self._withheld = self._refusal(spare=pause == delay)
+            if self._withheld is None:
+                self._count(SENT)
+                self._start()
+            if self._withheld is None or self._withheld in _FINAL:
+                return
             await asyncio.wait((first,), timeout=pause)
-            if first.done():
-                break
             pause *= 2
-        else:
-            self._start()
-        self._count(reason or SENT)
 
     def _refusal(self, *, spare: bool) -> str | None:
         """Why there is to be no second call now; None: it has been paid for. ``spare``: the last
@@ -239,6 +242,8 @@ class Race(Generic[R]):
         have taken longer still; one that failed before says nothing."""
         if not self._tasks:
             return
+        if self._withheld is not None:
+            self._count(self._withheld)
         if self._outlasted or _succeeded(self._tasks[0]):
             self._plan.tail.record((self._ended or clock.monotonic()) - self._since)
 
