@@ -298,7 +298,7 @@ class FixedEnvironment:
 
 def options(**given):
     defaults = {"json": True, "quick": True, "check": False, "free": False, "seed": 1}
-    return Options(**{**defaults, "server": Path("x"), **given})
+    return Options(**{**defaults, **given})
 
 
 def test_a_report_is_one_object_and_can_fail_the_run(capsys):
