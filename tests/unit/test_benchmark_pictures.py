@@ -112,7 +112,7 @@ def test_without_plotly_the_remedy_is_named(tmp_path, monkeypatch, capsys):
 def test_plotly_is_imported_only_for_a_picture():
     program = (
         "import sys\n"
-        "from benchmarks import shed, spell, throughput\n"
+        "from benchmarks import jitter, shed, spell, throughput\n"
         "sys.exit('plotly' in sys.modules)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False)
