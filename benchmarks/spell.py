@@ -249,7 +249,7 @@ def picture(series: dict[str, list[dict[str, Any]]], timetable: Timetable) -> An
     begin, end = timetable.spell
     figure.add_vrect(begin, end, fillcolor="grey", opacity=0.2, line_width=0)
     return figure.update_layout(
-        title_text="Admission closes in a slow spell (shaded), and opens again after it",
+        title_text="Jobs admitted before, in and after a slow spell (shaded)",
         xaxis_title="time (s)",
         yaxis_title=f"admitted (share of the jobs offered in {WINDOW_S:g} s)",
         yaxis_range=[0, 1.05],
