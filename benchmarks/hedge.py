@@ -11,12 +11,12 @@ extra_requests        second calls / calls in that run
 hedges_when_slow      second calls / calls while all servers are 5 times as slow
 *_p95                 the same three with the measured p95 as the delay (the default)
 p999_ms_*             the p99.9 itself (ms): unhedged, fixed, p95
-http_p99_cut          p99 without / with, over HTTP on real sockets: fan-out to 10 servers, 1 %
-                      stall for 0.5 s, a second call after 50 ms
+http_p99_cut          p99 without / with, over HTTP on real sockets: fan-out to 5 servers, 2 % of
+                      the replies stall for 1 s, a second call after 100 ms
 http_extra_requests   requests that the servers saw / needed, less 1
 
-Of 20,000 requests each, which is 2 million calls (``--quick``: 2,000), and 1,000 over HTTP (300).
-Of requests with a second call for every stall, 1 in 10,000 still stalls: both calls did.
+Of 10,000 requests each, which is a million calls (``--quick``: 1,500), and 500 over HTTP (200).
+Where every stall gets its second call, 1 request in 10,000 still stalls, as both calls did.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from .harness.report import Bar, Options, Report, options, say
 from .hedging.chart import picture
 from .hedging.fleet import HEDGES, simulate_all
 from .hedging.over_http import over_http
-from .hedging.spells import FACTOR, MORE_FACTORS, hedges_when_slow
+from .hedging.spells import FACTOR, MORE_FACTORS, SPELL_S, hedges_when_slow
 
-REQUESTS, REQUESTS_QUICK = 20_000, 2_000
-OVER_HTTP, OVER_HTTP_QUICK = 1_000, 300
+REQUESTS, REQUESTS_QUICK = 10_000, 1_500
+OVER_HTTP, OVER_HTTP_QUICK = 500, 200
 SHOWN: Final = (0.5, 0.9, 0.99, 0.999, 0.9999)
 """Percentiles in the series."""
 
@@ -59,10 +59,12 @@ def in_spells(given: Options) -> tuple[dict[str, float], dict[str, Any]]:
     for way in HEDGES:
         if way == "unhedged":
             continue
-        figures[f"hedges_when_slow{suffix(way)}"] = hedges_when_slow(way, FACTOR, given.seed)
+        figures[f"hedges_when_slow{suffix(way)}"] = hedges_when_slow(
+            way, FACTOR, given.seed, SPELL_S / 2 if given.quick else SPELL_S
+        )
         if not given.quick:
             series[f"by_factor{suffix(way)}"] = {
-                f"{factor:g}": round(hedges_when_slow(way, factor, given.seed), 5)
+                f"{factor:g}": round(hedges_when_slow(way, factor, given.seed, SPELL_S), 5)
                 for factor in MORE_FACTORS
             }
     for name, figure in figures.items():

@@ -248,11 +248,12 @@ class Window:
     def succeeded(self, taken: float) -> None:
         """What was spent stays spent."""
 
-    def available(self) -> float:
+    def available(self, part: float = 1.0) -> float:
+        """What is left; of that ``part`` of what is earned, if somebody is to have no more."""
         with self._lock:
-            return max(0.0, self._left())
+            return max(0.0, self._left(part))
 
-    def _left(self) -> float:
+    def _left(self, part: float = 1.0) -> float:
         slot = int(clock.monotonic() / self._slot_s)
         if slot != self._slots[-1][0]:
             self._turned(slot)
@@ -261,7 +262,7 @@ class Window:
         # there may not be.
         earned = self._firsts - (oldest[1] if oldest[0] <= slot - _SLOTS else 0)
         rule = self._rule
-        return rule.ratio * earned + rule.floor * rule.window - self._spent
+        return part * (rule.ratio * earned + rule.floor * rule.window) - self._spent
 
     def _turned(self, slot: int) -> list[int]:
         """The slot of now, opened; those before the window are dropped."""

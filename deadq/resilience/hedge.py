@@ -20,7 +20,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 from ..config import MAX_RETRIES, whole
 from ..deadline import seconds
 from ..errors import shown
-from .budget import Budget, BudgetRule, RetryBudget, Rule, budget_of
+from .budget import BudgetRule, RetryBudget, Rule, Window, budget_of
 from .policy import Key, check_key_of_calls, check_repeats, key_of
 from .race import Plan, Race
 from .tail import LEAST_DELAY_S, Tail
@@ -125,7 +125,7 @@ class ahedge:  # noqa: N801  a decorator, as users write it
         return Plan(
             name=name,
             tail=Tail(self._quantile, self._delay, usual),
-            share=Budget(BudgetRule(ratio=self._share, floor=0.0, window=WINDOW_S)),
+            share=Window(BudgetRule(ratio=self._share, floor=0.0, window=WINDOW_S)),
             budget=self._budget,
             within=self._within,
             needs=self._needs,

@@ -12,9 +12,9 @@ A second call has to pass every limit, each with its own word in the metric::
     budget      the fleet has made as many retries and hedges as it may
 
 What a bound refused may be granted a little later, when the call has proved slower still: so it
-asks again after twice, four times ... the delay, and the last second call that the bound allows is
-left to one that has waited so long. Otherwise a p95 and a bound of 5 %, which just suffice for each
-other, would leave the very slow calls to the same chance as those just above the p95.
+asks again after twice, four times ... the delay, and a tenth of what the bound allows is left to
+those that do. Otherwise a p95 and a bound of 5 %, which just suffice for each other, would leave
+the very slow calls to the same chance as those just above the p95.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ..deadline import Deadline
 from ..errors import DeadlineExceeded
 from . import counts
 from .allowance import Allowance
-from .budget import Budget, RetryBudget
+from .budget import RetryBudget, Window
 from .steps import inside_unit
 from .tail import Sight, Tail
 
@@ -44,6 +44,9 @@ WON: Final = "won"
 
 LOSER_PATIENCE_S: Final = 0.05
 """A winner waits so long, at most, for the loser to clean up and leave."""
+
+EARLY_PART: Final = 0.9
+"""Of what the bound allows: for calls that have just outlasted the delay."""
 
 _FINAL: Final = frozenset({"no_key", "deadline", "layer"})
 """Reasons that a little later hold all the more."""
@@ -58,7 +61,7 @@ class Plan:
 
     name: str
     tail: Tail
-    share: Budget
+    share: Window
     budget: RetryBudget
     within: float | None
     needs: float
@@ -178,7 +181,7 @@ class Race(Generic[R]):
         await asyncio.sleep(0)  # let the others that are slow at this instant say so first
         pause = delay
         while not first.done():
-            self._withheld = self._refusal(spare=pause == delay)
+            self._withheld = self._refusal(EARLY_PART if pause == delay else 1.0)
             if self._withheld is None:
                 self._count(SENT)
                 self._start()
@@ -187,9 +190,9 @@ class Race(Generic[R]):
             await asyncio.wait((first,), timeout=pause)
             pause *= 2
 
-    def _refusal(self, *, spare: bool) -> str | None:
-        """Why there is to be no second call now; None: it has been paid for. ``spare``: the last
-        that the bound allows is to be left to a call that is slower still."""
+    def _refusal(self, part: float) -> str | None:
+        """Why there is to be no second call now; None: it has been paid for. ``part``: of what the
+        bound allows, so much is for a call such as this."""
         plan, above = self._plan, self._above
         if self._bar is not None:
             return self._bar
@@ -200,7 +203,7 @@ class Race(Generic[R]):
             return "deadline"
         if above is not None and above.left < 1:
             return "layer"
-        if plan.share.available() < 1 + spare:
+        if plan.share.available(part) < 1:
             return "share"
         self._taken = plan.budget.take()
         if not self._taken:
