@@ -265,4 +265,8 @@ def _reported(found: tuple[JobReport, bytes] | None) -> JobReport | None:
     error = failure(report.state, blob)
     if error is None:
         return report
-    return report._replace(error_type=error.type_name, error_message=error.message)
+    return report._replace(
+        error_type=error.type_name,
+        error_message=error.message,
+        error_traceback=error.traceback,
+    )
