@@ -7,6 +7,7 @@ may be set is deaf when it stays as it is.
 
 import contextlib
 import functools
+import gc
 import inspect
 import os
 import sys
@@ -179,6 +180,7 @@ def run(name: str | None, tests: Iterable[str], folder: Path) -> None:
 
     All that they say is written to ``folder``; the exit code is pytest's.
     """
+    gc.freeze()  # what was imported before the fork need not be looked through
     said = os.open(folder / "said", os.O_WRONLY | os.O_CREAT)
     os.dup2(said, sys.stdout.fileno())
     os.dup2(said, sys.stderr.fileno())
