@@ -24,6 +24,7 @@ import deadq.testing
 from deadq import DeadJob, Deadline, Prepared, Queue
 from deadq.clock import ServerClock
 from deadq.options import NO_OPTIONS, Options
+from deadq.resilience import BudgetRule
 
 ROOT = Path(deadq.__path__[0]).parent
 MODULES = (deadq, deadq.testing, deadq.resilience)
@@ -32,8 +33,6 @@ HANDED_OUT = {
     *("DeadJob", "JobReport", "ListedJob", "UnitReport"),
 }
 """Classes that users get objects of, and make none: deadq alone calls them."""
-PYTHONS_OWN = {"Criticality", "State", "resilience.RandomSource"}
-"""Enumerations and a protocol, which are made as Python makes them."""
 
 ONE_OF_SEVERAL = {
     "Queue.task within",
@@ -42,6 +41,14 @@ ONE_OF_SEVERAL = {
 }
 """Left out they are missed, whatever their values do: so they are changed, like what has to be
 given."""
+
+DEAF_BY_DESIGN = {
+    *("FleetBudget.take throttled", "FleetBudget.succeeded taken"),
+    *("resilience.retry misplaced", "resilience.aretry misplaced"),
+}
+"""There for a protocol's sake, or to refuse what does not belong there; documented as such."""
+SEAMS = {f"FleetBudget.of_queue {name}" for name in ("backend", "queue", "words")}
+"""How a queue makes its own budget: what comes of it is ``Queue.budget``."""
 
 
 def every_parameter() -> dict[str, tuple[Any, str, inspect.Parameter]]:
@@ -58,7 +65,7 @@ def every_parameter() -> dict[str, tuple[Any, str, inspect.Parameter]]:
                 for parameter in _signature(owner, attribute).parameters.values():
                     if parameter.name not in {"self", "cls"} and parameter.name[0] != "_":
                         found[f"{name} {parameter.name}"] = owner, attribute, parameter
-    return found
+    return {name: place for name, place in found.items() if name not in DEAF_BY_DESIGN | SEAMS}
 
 
 def deafen(name: str) -> None:
@@ -81,20 +88,23 @@ def _functions(module: Any, exported: str, label: str) -> Iterator[tuple[Any, st
     found = getattr(module, exported)
     if inspect.isfunction(found):
         yield module, exported, label
-    if not inspect.isclass(found):
-        return
-    public = {getattr(module, name) for module in MODULES for name in module.__all__}
-    if "__init__" in vars(found) and label not in HANDED_OUT | PYTHONS_OWN:
-        yield found, "__init__", label
+    if not inspect.isclass(found) or getattr(found, "_is_protocol", False):
+        return  # a protocol's methods are others'
+    everything = [getattr(module, name) for module in MODULES for name in module.__all__]
+    public = set(filter(inspect.isclass, everything))
+    maker = next(owner for owner in found.__mro__ if "__init__" in vars(owner))
+    of_deadq = maker.__module__.partition(".")[0] == "deadq" and maker not in public - {found}
+    if of_deadq and label not in HANDED_OUT:
+        yield maker, "__init__", label
     for owner in found.__mro__:
         if owner.__module__.partition(".")[0] != "deadq" or owner in public - {found}:
             continue
         for attribute, value in vars(owner).items():
             settable = isinstance(value, property) and value.fset is not None
             method = isinstance(value, classmethod | staticmethod) or inspect.isfunction(value)
-            maker = isinstance(value, classmethod) and label in HANDED_OUT
+            makes_one = isinstance(value, classmethod) and label in HANDED_OUT
             public_name = attribute[0] != "_" or attribute == "__call__"
-            if (settable or method) and public_name and not maker:
+            if (settable or method) and public_name and not makes_one:
                 yield owner, attribute, f"{label}.{attribute}".removesuffix(".__call__")
 
 
@@ -164,6 +174,10 @@ def _another(value: Any) -> Any:
             return deadq.testing.queue("another")
         case Options():
             return NO_OPTIONS
+        case Exception():
+            return Exception()
+        case BudgetRule():
+            return "finagle"
         case dict():
             return {name: _another(item) for name, item in value.items()}
         case (str(host), int()):

@@ -45,7 +45,72 @@ def carried(kind):
     return f"{PLAIN}::test_a_submit_carries_key_and_arguments[{kind}]"
 
 
+RETRY, BUDGET = "unit/test_retry.py", "unit/test_budget.py"
+ALLOWANCE, TRANSIENT = "unit/test_allowance.py", "unit/test_transient.py"
+FLEET = "integration/test_fleet_budget.py"
+SPENT = f"{ALLOWANCE}::test_what_is_spent_is_gone_here_and_above"
+PASSED_ON = f"{ALLOWANCE}::test_a_layer_that_retries_itself_may_still_pass_some_on"
+RULE = f"{BUDGET}::test_ratio_floor_and_window_each_tell"
+COSTS = f"{BUDGET}::test_a_quota_says_what_overload_costs_and_what_a_success_gives_back"
+QUOTA = f"{BUDGET}::test_each_number_of_a_quota_tells"
+
+
+def retried(word, form):
+    return {
+        f"resilience.{word} {name}": f"{RETRY}::{test}"
+        for name, test in {
+            "tries": f"test_tries[{form}-1]",
+            "on": f"test_on_says_what_is_worth_it[{form}-KeyError-3]",
+            "backoff": f"test_the_pause_is_that_of_the_backoff[{form}]",
+            "within": f"test_no_pause_goes_past_the_deadline[{form}]",
+            "deadline": f"test_a_deadline_may_be_given[{form}]",
+            "timeout": f"test_an_attempt_has_its_own_limit_within_what_is_left[{form}]",
+            "needs": f"test_no_attempt_that_cannot_fit[{form}]",
+            "budget": f"test_the_budget[{form}]",
+            "writes": "test_a_call_that_changes_state_needs_a_key",
+            "key": "test_under_a_key_it_is_tried_again",
+            "pass_on": f"test_the_calls_of_an_attempt_may_retry_nothing_unless_it_is_said[{form}]",
+            "reraise": f"test_reraise_gives_the_last_error_itself_with_a_note[{form}]",
+            "name": "test_each_outcome_is_counted_under_the_policys_name",
+            "fn": f"test_what_fails_and_then_works_is_tried_again[{form}]",
+        }.items()
+    }
+
+
 NOTICED_BY = {
+    **retried("retry", "decorated"),
+    **retried("aretry", "adecorated"),
+    "resilience.Allowance left": SPENT,
+    "resilience.Allowance most": PASSED_ON,
+    "resilience.Allowance passed": f"{ALLOWANCE}::test_calls_below_get_none_unless_it_is_said",
+    "resilience.Allowance above": SPENT,
+    "resilience.Allowance.incoming header": f"{ALLOWANCE}::test_what_comes_in[2-True-2]",
+    "resilience.Allowance.incoming edge": f"{ALLOWANCE}::test_what_comes_in[None-False-3]",
+    "resilience.Allowance.incoming trusted": f"{ALLOWANCE}::test_what_comes_in[9-True-9]",
+    "resilience.pass_on retries": f"{ALLOWANCE}::test_calls_below_get_none_unless_it_is_said",
+    "resilience.Budget rule": f"{RULE}[rule2-30]",
+    "resilience.Budget.take throttled": f"{BUDGET}::"
+    "test_a_quota_charges_refusals_for_overload_otherwise",
+    "resilience.Budget.succeeded taken": f"{BUDGET}::"
+    "test_a_success_gives_one_back_and_a_retried_one_what_it_took",
+    "resilience.BudgetRule ratio": f"{RULE}[rule0-20]",
+    "resilience.BudgetRule floor": f"{RULE}[rule0-20]",
+    "resilience.BudgetRule window": f"{RULE}[rule2-30]",
+    "resilience.QuotaRule capacity": f"{QUOTA}[rule0-7]",
+    "resilience.QuotaRule cost": f"{QUOTA}[rule1-10]",
+    "resilience.QuotaRule throttled_cost": COSTS,
+    "resilience.QuotaRule refund": COSTS,
+    "resilience.hint_of error": f"{TRANSIENT}::test_our_own_refusals_carry_it_as_seconds",
+    "resilience.is_transient error": f"{TRANSIENT}::"
+    "test_what_was_left_to_this_layer_is_judged_by_its_cause[cause0-True]",
+    "resilience.parse value": f"{TRANSIENT}::test_seconds_or_a_date_or_nothing[1.5-1.5]",
+    "resilience.parse now": f"{TRANSIENT}::"
+    "test_seconds_or_a_date_or_nothing[Sun, 01 Mar 2026 12:00:30 GMT-30.0]",
+    "FleetBudget name": f"{FLEET}::test_it_is_a_gauge[valkey9]",
+    "FleetBudget rule": f"{FLEET}::test_the_last_rule_holds_for_all[valkey9]",
+    "FleetBudget url": f"{REAL}::test_a_fleets_budget_is_where_it_is_said_to_be[url]",
+    "FleetBudget client": f"{REAL}::test_a_fleets_budget_is_where_it_is_said_to_be[client]",
+    "Queue retry_budget": f"{PLAIN}::test_retries_stay_within_the_queues_budget",
     **{
         f"BoundCall.{kind} {name}": carried(kind)
         for kind in ("enqueue", "aenqueue", "bind", "abind")
@@ -105,7 +170,7 @@ NOTICED_BY = {
     "Queue.task within": f"{TESTING}::test_nobody_is_charged_after_the_deadline",
     "Queue.task retries": f"{TESTING}::test_starts_are_counted_retries_included",
     "Queue.task timeout": f"{TESTING}::test_an_attempt_past_its_own_limit_is_tried_again",
-    "Queue.task retry_on": BACKED_OFF,
+    "Queue.task retry_on": f"{PLAIN}::test_a_task_says_after_which_errors_it_is_tried_again",
     "Queue.task criticality": f"{STEERING}::"
     "test_calls_are_as_critical_as_their_task[valkey9-sheddable-4]",
     "Queue.task backoff": BACKED_OFF,

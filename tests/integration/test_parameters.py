@@ -9,7 +9,7 @@ import traceback
 
 import pytest
 
-from deadq import Queue, State, Worker
+from deadq import FleetBudget, Queue, State, Worker
 from deadq.store import keys
 from tests.servers import wait_until
 
@@ -47,6 +47,16 @@ def test_a_queue_uses_the_client_that_it_is_given(valkey_server, monkeypatch):
         queue.task(within=5.0, name="work")(print).enqueue()
         assert client.keys(keys.key("own", "job", "*"))
         queue.close()
+
+
+@pytest.mark.parametrize("given", ["url", "client"])
+def test_a_fleets_budget_is_where_it_is_said_to_be(given, valkey_server, monkeypatch):
+    monkeypatch.setenv("DEADQ_URL", NOBODY)
+    with valkey_server.client() as client:
+        budget = FleetBudget("own", **{given: client if given == "client" else valkey_server.url})
+        budget.first()
+        wait_until(lambda: budget.shared, "the fleet's answer", 5.0)
+        budget.close()
 
 
 # On an event loop of one's own.

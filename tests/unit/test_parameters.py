@@ -21,6 +21,7 @@ from deadq import (
     unit,
 )
 from deadq.job import Settlement
+from deadq.resilience import BudgetRule
 from deadq.store import scripts
 
 NOBODY = "redis://127.0.0.1:1"
@@ -146,6 +147,16 @@ def test_a_call_may_be_tried_more_often_than_its_task(queue):
         flaky.call()
 
 
+def test_a_task_says_after_which_errors_it_is_tried_again(queue):
+    @queue.task(within=2.0, retries=1, retry_on=LookupError, backoff=lambda _: 0.0)
+    async def flaky():
+        if current_job().attempt == 1:
+            raise KeyError("17")
+        return current_job().attempt
+
+    assert flaky.call() == 2
+
+
 def test_a_retry_waits_as_long_as_it_asks(queue, clock):
     @queue.task(within=20.0, retries=1)
     async def flaky():
@@ -226,6 +237,19 @@ def test_an_outcome_is_kept_as_long_as_the_queue_says(clock):
     assert queue.show(job.id)
     clock.advance(0.2)
     assert queue.show(job.id) is None
+
+
+def test_retries_stay_within_the_queues_budget(clock):
+    queue, attempts = testing.queue(retry_budget=BudgetRule(ratio=0, floor=0.2)), []
+
+    @queue.task(within=2.0, retries=5)
+    async def flaky():
+        attempts.append(current_job().attempt)
+        raise Retry(after=0)
+
+    flaky.enqueue()
+    testing.run_until_idle(queue)
+    assert attempts == [1, 2, 3], "0.2 retries a second over ten seconds"
 
 
 def test_arguments_may_be_as_large_as_the_queue_says(clock):
