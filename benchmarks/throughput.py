@@ -23,8 +23,10 @@ are medians of five interleaved rounds. The server has a processor to itself whe
 
 from __future__ import annotations
 
+import math
 import sys
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from .costs import Bench, footprint, presence, retrying, submit, work
 from .harness.environment import Environment
@@ -49,6 +51,41 @@ BARS: Final = {
 }
 
 
+def picture(figures: Mapping[str, float]) -> Any:
+    """All ratios, and what each has to reach."""
+    from plotly.graph_objects import Bar as Column
+    from plotly.graph_objects import Figure, Scatter
+
+    names = [name for name in reversed(BARS) if "_vs_" in name]
+    measured = Column(
+        x=[figures[name] for name in names],
+        y=names,
+        orientation="h",
+        name="measured",
+        hovertemplate="%{x:.3g}",
+    )
+    least = {name: BARS[name].least for name in names if BARS[name].least > -math.inf}
+    most = {name: BARS[name].most for name in names if BARS[name].most < math.inf}
+    limits = [
+        Scatter(
+            x=list(values.values()),
+            y=list(values),
+            name=label,
+            mode="markers",
+            marker={"symbol": symbol, "size": 14},
+        )
+        for label, symbol, values in (
+            ("at least", "triangle-right", least),
+            ("at most", "triangle-left", most),
+        )
+    ]
+    return Figure([measured, *limits]).update_layout(
+        title_text="What deadq's steps cost, beside plain Redis commands",
+        xaxis_title="ratio (1: the same)",
+        yaxis_title="figure",
+    )
+
+
 def main() -> int:
     """Run it from the command line."""
     given = options(__doc__)
@@ -66,7 +103,9 @@ def main() -> int:
     few, many = (footprint.name_of(waiting) for waiting in footprint.levels(quick=given.quick))
     # what a job costs must not depend on how many wait
     alike = Bar(0.95 * bench.figures[few], 1.05 * bench.figures[few])
-    return Report(environment, bench.figures, bench.series).emit(given, {**BARS, many: alike})
+    return Report(environment, bench.figures, bench.series, lambda: picture(bench.figures)).emit(
+        given, {**BARS, many: alike}
+    )
 
 
 def _together(given: Options) -> dict[str, float]:
