@@ -16,6 +16,7 @@ earliest latest start, and only while it can still be finished in time.
 
 from .deadline import Deadline
 from .errors import (
+    BreakerOpen,
     Cancelled,
     DeadlineExceeded,
     DeadlineExpired,
@@ -45,6 +46,7 @@ from .task import BoundCall, Prepared, Task
 
 __all__ = [
     "BoundCall",
+    "BreakerOpen",
     "Cancelled",
     "Criticality",
     "CurrentJob",

@@ -1,5 +1,7 @@
 """Ways to live with failure that need no queue: usable by themselves, around any call."""
 
 from .backoff import Backoff, BackoffKind, RandomSource
+from .breaker import Breaker, Permit
+from .circuit import BreakerState
 
-__all__ = ["Backoff", "BackoffKind", "RandomSource"]
+__all__ = ["Backoff", "BackoffKind", "Breaker", "BreakerState", "Permit", "RandomSource"]

@@ -61,6 +61,12 @@ def test_the_example_of_testing_holds() -> None:
     assert "assert job.result() == 42" in example
 
 
+def test_the_example_of_the_breaker_holds() -> None:
+    example = next(block for block in blocks("python") if "Breaker(" in block)
+    exec(compile(example, "README.md", "exec"), {})  # its own asserts are the test
+    assert "assert 10 < refusal.retry_after" in example
+
+
 def test_the_dead_list_can_be_replayed(shop: Path) -> None:
     example = next(block for block in blocks("python") if "queue.replay(" in block)
     out = run(
@@ -129,11 +135,11 @@ def test_the_commands_of_an_operator_do_what_they_say(shop: Path) -> None:
 
 
 def test_every_python_block_is_run_by_a_test() -> None:
-    """Four of them above; the files of the quick start in test_quick_start."""
+    """Five of them above; the files of the quick start in test_quick_start."""
     named = [block.partition("\n")[0] for block in blocks("python") if block.startswith("# ")]
     files = ["shop.py", "answers.py", "app.py", "flask_app.py", "views.py"]
     assert named == [f"# {name}" for name in files]
-    assert len(blocks("python")) == len(files) + 4
+    assert len(blocks("python")) == len(files) + 5
 
 
 def test_every_link_within_the_project_leads_somewhere() -> None:
