@@ -94,8 +94,7 @@ class Ramp:
         if took < self._length / _STRETCHES:
             return False
         asked, self._asked, self._stretch = self._asked, 0, now
-        # one call is no rate: a lonely caller would wait for its turn without need
-        return now - self._began >= self._length and (asked - 1) / took <= self.rate(now)
+        return now - self._began >= self._length and asked / took <= self.rate(now)
 
     def remaining(self, now: float) -> float:
         """Seconds until the whole rate is reached, and at least until a next call's turn."""

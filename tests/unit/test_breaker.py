@@ -190,6 +190,36 @@ def test_of_a_dependency_that_fails_in_part_it_keeps_off(hand):
     assert breaker.state is OPEN
 
 
+def test_a_dependency_that_has_just_recovered_is_not_given_up_for_one_failure(hand):
+    breaker = Breaker()
+    traffic(hand, breaker, 10, 59.0, fails=True)
+    hand.at += 1.0
+    traffic(hand, breaker, 10, 5.0)
+    assert call(breaker, fails=True)
+    assert breaker.state is CLOSED
+
+
+def test_the_rate_from_before_is_that_of_whole_slots():
+    with clock.installed(Hand(1_009.0)) as hand:  # a second before one ends
+        breaker = Breaker()
+        traffic(hand, breaker, 10, 11.0)
+        traffic(hand, breaker, 2, 65.0, fails=True)
+        hand.at += 10.0
+        assert call(breaker, fails=False)
+        assert len(traffic(hand, breaker, 1_000, 60.0)) == pytest.approx(10 * 60 * 0.55, rel=0.05)
+
+
+def test_the_rate_from_before_is_that_of_idle_times_too(hand):
+    breaker = Breaker()
+    for _ in range(5):
+        traffic(hand, breaker, 40, 10.0)
+        hand.at += 30.0
+    traffic(hand, breaker, 2, 71.0, fails=True)
+    hand.at += 10.0
+    assert call(breaker, fails=False)
+    assert len(traffic(hand, breaker, 1_000, 60.0)) == pytest.approx(10 * 60 * 0.55, rel=0.35)
+
+
 def test_a_clock_that_stands_still_moves_nothing(hand):
     breaker = Breaker()
     for _ in range(10_000):
@@ -449,17 +479,16 @@ def ramp_integral(rate, start, length):
     return lambda begin, end: until(end) - until(begin)
 
 
-def densest(through, begin, calls_between):
-    """The most calls in any window of 100 ms: as a multiple of the ramp, and beyond it.
+def windows(through, begin, calls_between):
+    """For each window of 100 ms that ends with a call: its calls, and those of the ramp.
 
-    It is enough to look at those windows that begin with a call.
+    Any other window can be moved towards the beginning of the ramp until it does, and then has
+    as many calls, and less of the ramp.
     """
-    worst = beyond = -math.inf
-    for first, at in enumerate(through):
-        count = bisect.bisect_left(through, at + 0.1) - first
-        of_ramp = calls_between(at - begin, at - begin + 0.1)
-        worst, beyond = max(worst, count / of_ramp), max(beyond, count - of_ramp)
-    return worst, beyond
+    for at in through:
+        opening = max(begin, at - 0.1)
+        count = bisect.bisect_right(through, opening + 0.1) - bisect.bisect_left(through, opening)
+        yield count, calls_between(opening - begin, opening - begin + 0.1)
 
 
 def test_no_100_ms_window_after_reopening_exceeds_the_ramp_by_a_tenth(hand):
@@ -473,8 +502,8 @@ def test_no_100_ms_window_after_reopening_exceeds_the_ramp_by_a_tenth(hand):
         if call(breaker, fails=False) and breaker.state is RAMP:
             through.append(hand.at)
     begin = through.pop(0)  # the probe's: with its end the ramp begins
-    worst, _ = densest(through, begin, ramp_integral(200, 0.5, 60.0))
-    assert 1.0 <= worst <= 1.1
+    seen = [count / ramp for count, ramp in windows(through, begin, ramp_integral(200, 0.5, 60.0))]
+    assert 1.0 <= max(seen) <= 1.1
     # and no wave comes behind it: it has closed at the rate that they ask for
     assert hand.at - begin == pytest.approx(60 + 60 / 4 * math.log2(1_000 / 200), abs=6.1)
     assert len([at for at in through if at >= hand.at - 0.1]) >= 95
@@ -498,9 +527,9 @@ def test_whatever_is_asked_for_no_window_exceeds_the_ramp(rate, start, length, a
             at += spacing
             if ramp.admits(at):
                 through.append(at)
-    worst, beyond = densest(through, 0.0, ramp_integral(rate, start, length))
-    # a tenth above the ramp, or the one call that cannot be divided
-    assert worst <= 1.1 + 1e-6 if rate * start >= 100 else beyond <= 1 + 1e-6
+    for count, of_ramp in windows(through, 0.0, ramp_integral(rate, start, length)):
+        # a tenth above the ramp, or the one call that cannot be divided
+        assert count <= max(1.1 * of_ramp, of_ramp + 1) + 1e-6
 
 
 @settings(deadline=None)
@@ -517,9 +546,25 @@ def test_the_ramp_is_what_it_says(rate, start, length):
 
 def test_the_bound_would_notice_a_bucket(hand):
     """Where unused turns are kept, a wave passes: this is what the tests above must see."""
-    begin, calls_between = hand.at, ramp_integral(1_000, 0.1, 60.0)
-    burst = [begin + 10.0 + n / 100_000 for n in range(50)]
-    assert densest(burst, begin, calls_between)[0] > 1.1
+    burst = [hand.at + 10.0 + n / 100_000 for n in range(50)]
+    seen = windows(burst, hand.at, ramp_integral(1_000, 0.1, 60.0))
+    assert max(count / of_ramp for count, of_ramp in seen) > 1.1
+
+
+def test_what_arrives_between_two_turns_does_not_lose_them(hand):
+    """At 300 a second, of calls that come each millisecond, every third or fourth begins."""
+    breaker = in_its_ramp(hand, 300.0, ramp_start=1.0)
+    assert len(traffic(hand, breaker, 1_000, 10.0)) >= 2_990
+
+
+def test_whoever_is_refused_past_the_ramp_waits_for_a_next_turn(hand):
+    breaker = in_its_ramp(hand, 10.0, ramp=20.0)
+    while len(traffic(hand, breaker, 1_000, 0.5)) < 10:
+        assert breaker.state is RAMP
+    call(breaker, fails=False)
+    with pytest.raises(BreakerOpen, match="is closing, and lets no more calls through at") as soon:
+        breaker.allow()
+    assert 0 < soon.value.retry_after <= 0.1
 
 
 def test_a_pause_in_the_ramp_saves_up_no_calls(hand):
