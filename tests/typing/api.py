@@ -47,7 +47,8 @@ from deadq import (
     current_job,
     unit,
 )
-from deadq.resilience import Breaker, BreakerState, Permit
+from deadq.resilience import Breaker, BreakerState, ChainFault, ChainVerdict, Permit
+from deadq.testing import assert_chain
 
 queue = Queue("checkout", capacity=64)
 tuned = Queue(
@@ -383,3 +384,14 @@ async def guarding() -> None:
     breaker.failed()
     breaker.abandoned(permit)
     assert_type(breaker.state, BreakerState)
+
+
+def judging() -> None:
+    """A chain of calls, in a file or written down."""
+    verdict = assert_chain("chain.toml")
+    assert_type(verdict, ChainVerdict)
+    assert_type(verdict.faults, tuple[ChainFault, ...])
+    assert_type(verdict.worst_s, float)
+    assert_type(verdict.most_amplified.amplification, float)
+    assert_chain({"budget_s": 1.0, "tiers": {"web": {}}})
+    assert_chain(b"chain.toml")  # type: ignore[arg-type]
