@@ -31,7 +31,7 @@ import functools
 import inspect
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, Final, NamedTuple, ParamSpec, Self, TypeVar, cast
@@ -202,12 +202,12 @@ class Breaker:
         if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
             name = getattr(fn, "__qualname__", shown(fn))
             raise TypeError(f"{name} is a generator: put `with breaker:` into its body")
-        if inspect.iscoroutinefunction(fn):
+        if inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(type(fn).__call__):
 
             @functools.wraps(fn)
             async def guarded(*args: P.args, **kwargs: P.kwargs) -> Any:
                 with self:
-                    return await fn(*args, **kwargs)
+                    return await cast("Callable[P, Awaitable[Any]]", fn)(*args, **kwargs)
 
             return cast("Callable[P, T]", guarded)
 

@@ -182,7 +182,8 @@ def judge(chain: Chain) -> ChainVerdict:
             )
     faults = [*_budget(chain.budget_s, edge), *_promises(chain), *_retries(chain, figures)]
     ordered = tuple(figures[name] for name in chain.tiers)
-    return ChainVerdict(chain.budget_s, edge.promises_s, ordered, tuple(faults))
+    # of calls that are alike, each would have its own
+    return ChainVerdict(chain.budget_s, edge.promises_s, ordered, tuple(dict.fromkeys(faults)))
 
 
 def _exceeds(promised_s: float, received_s: float) -> bool:

@@ -145,7 +145,7 @@ class Circuit:
                 self._begin_ramp(now)
             case BreakerState.RAMP if failed is not None:
                 self._ramp.saw(failed=failed)
-                if failed and self._ramp.failing(self._settings.failure_ratio):
+                if self._ramp.failing(self._settings.failure_ratio):
                     self._open(now, "calls fail again")
 
     def _open(self, now: float, why: str) -> None:

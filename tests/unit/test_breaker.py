@@ -4,6 +4,7 @@ import asyncio
 import bisect
 import concurrent.futures
 import contextvars
+import functools
 import itertools
 import logging
 import math
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 
 from deadq import BreakerOpen, Cancelled, Interrupt, clock, testing
 from deadq.resilience import Breaker, BreakerState
+from deadq.resilience.breaker import _held
 from deadq.resilience.ramp import Ramp
 
 CLOSED, OPEN, HALF_OPEN, RAMP = BreakerState
@@ -356,6 +358,7 @@ def test_one_call_probes_and_the_others_are_refused(hand):
     assert breaker.state is RAMP
 
 
+@pytest.mark.race
 def test_of_many_threads_one_probes(hand):
     breaker = opened(hand)
     hand.at += 10.0
@@ -375,6 +378,31 @@ def test_of_many_threads_one_probes(hand):
     for thread in threads:
         thread.join()
     assert len(through) == 1
+
+
+def test_threads_ask_one_after_the_other():
+    class Slow(Hand):
+        """The first who asks what time it is gets no answer for some time."""
+
+        def monotonic(self):
+            if threading.current_thread() is first:
+                asked.set()
+                assert answered.wait(10)
+            return self.at
+
+    asked, answered, done = threading.Event(), threading.Event(), threading.Event()
+    breaker = Breaker()
+    first = threading.Thread(target=breaker.allow)
+    second = threading.Thread(target=lambda: (breaker.allow(), done.set()))
+    with clock.installed(Slow()):
+        first.start()
+        assert asked.wait(10)
+        second.start()
+        assert not done.wait(0.1)
+        answered.set()
+        assert done.wait(10)
+        first.join()
+        second.join()
 
 
 def test_a_probe_that_fails_keeps_it_open(hand):
@@ -633,6 +661,15 @@ def test_once_closed_it_opens_again_only_by_an_outage(hand):
     assert breaker.state is OPEN
 
 
+def test_an_outage_that_is_over_is_forgotten(hand):
+    breaker = in_its_ramp(hand, ramp=1.0)
+    while breaker.state is RAMP:
+        traffic(hand, breaker, 10, 0.1)
+    for _ in range(50):
+        assert call(breaker, fails=True)
+    assert breaker.state is CLOSED
+
+
 def test_what_it_did_not_see_before_the_outage_it_takes_from_the_outage(hand):
     breaker = Breaker()
     traffic(hand, breaker, 50, 65.0, fails=True)
@@ -661,6 +698,24 @@ def test_what_is_guarded_keeps_its_name_arguments_and_result():
     assert double.__doc__ == "Doubles."
     assert asyncio.iscoroutinefunction(adouble)
     assert asyncio.run(adouble(4, times=3)) == 12
+
+
+def test_an_object_that_is_called_like_a_coroutine_function_is_awaited(hand):
+    class Bank:
+        async def __call__(self, order):
+            raise TimeoutError(order)
+
+    async def partly(reason, order):
+        raise TimeoutError(reason, order)
+
+    for asked in (Bank(), functools.partial(partly, "slow")):
+        breaker = Breaker()
+        ask = breaker(asked)
+        for _ in range(61):
+            with pytest.raises(TimeoutError):
+                asyncio.run(ask("17"))
+            hand.at += 1.0
+        assert breaker.state is OPEN
 
 
 @pytest.mark.parametrize("form", ["plain", "coroutine", "block", "by hand"])
@@ -773,6 +828,7 @@ def test_blocks_within_blocks_keep_their_permits_apart(hand):
                 pytest.fail("one probe at a time")
         assert outer.state is HALF_OPEN
     assert outer.state is RAMP
+    assert _held.get() == ()
 
 
 def test_tasks_and_threads_keep_their_permits_apart(hand):
@@ -800,9 +856,15 @@ def test_tasks_and_threads_keep_their_permits_apart(hand):
 def test_a_block_may_be_left_in_another_context(hand):
     breaker = opened(hand)
     hand.at += 10.0
+    outer = opened(hand)
+    hand.at += 10.0
+    assert call(outer, fails=True)  # so that its phase has another number
+    hand.at += 10.0
     contextvars.copy_context().run(breaker.__enter__)
-    breaker.__exit__(None, None, None)
-    assert breaker.state is RAMP
+    with outer:
+        breaker.__exit__(None, None, None)
+        assert breaker.state is RAMP
+    assert outer.state is RAMP
 
 
 def test_an_error_passes_through_as_it_is():

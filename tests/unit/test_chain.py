@@ -236,6 +236,11 @@ def test_a_tier_is_judged_by_each_of_its_callers():
     assert figures(verdict)["b"].receives_s == 1
 
 
+def test_calls_that_are_alike_are_one_fault():
+    verdict = judged(edge={"calls": ["a", "a", "a"]}, a={"timeout_s": 1, "work_s": 2})
+    assert len(verdict.faults) == 1
+
+
 def test_a_tier_whose_own_work_takes_too_long_promises_too_much():
     verdict = judged(edge={"calls": ["a"]}, a={"timeout_s": 1, "work_s": 1.5})
     assert faults(PROMISE, verdict) == [
