@@ -219,24 +219,25 @@ def _retries(chain: Chain, figures: Mapping[str, TierFigures]) -> Iterator[Chain
     above: dict[str, tuple[str, Call]] = {}
     """For a tier, a call on some way down to it that is tried again, and who makes it."""
     for tier in chain.tiers.values():
+        outer = above.get(tier.name)
         for call in tier.calls:
-            outer = above.get(tier.name)
-            if call.tries == 1:
+            if call.tries > 1:
+                above[call.tier] = (tier.name, call)
                 if outer:
-                    above.setdefault(call.tier, outer)
-                continue
-            above[call.tier] = (tier.name, call)
-            if outer:
-                name, first = outer
-                calls = counted(figures[call.tier].calls_at_worst)
-                yield ChainFault(
-                    ChainFaultKind.RETRIES,
-                    tier.name,
-                    f"{name} tries {first.tier} {first.tries} times, and {tier.name} tries "
-                    f"{call.tier} {call.tries} times: {call.tier} can get {calls} calls for one "
-                    "request",
-                    f"let one layer retry: tries = 1 for {first.tier} or for {call.tier}",
-                )
+                    calls = counted(figures[call.tier].calls_at_worst)
+                    yield _twice(*outer, tier.name, call, calls)
+            elif outer:
+                above[call.tier] = outer
+
+
+def _twice(higher: str, first: Call, lower: str, second: Call, calls: str) -> ChainFault:
+    return ChainFault(
+        ChainFaultKind.RETRIES,
+        lower,
+        f"{higher} tries {first.tier} {first.tries} times, and {lower} tries {second.tier} "
+        f"{second.tries} times: {second.tier} can get {calls} calls for one request",
+        f"let one layer retry: tries = 1 for {first.tier} or for {second.tier}",
+    )
 
 
 def counted(number: int) -> str:

@@ -159,6 +159,7 @@ def test_the_figures_are_those_of_every_way_down(description):
         assert tier.calls_at_worst == sum(
             math.prod(c["times"] * c["tries"] for _, c in way) for way in down
         )
+        assert tier.tries == max((way[-1][1]["tries"] for way in down if way), default=1)
         assert tier.promises_s == pytest.approx(longest(tiers, tier.tier))
     assert verdict.tiers[0].tier == "t0"
     assert verdict.worst_s == pytest.approx(longest(tiers, "t0"))
