@@ -414,6 +414,32 @@ def test_what_the_calls_override_is_checked_all_the_same():
             chain_of(changed(web__calls=calls, **{f"payment__{field}": value}))
 
 
+scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
+fields = st.sampled_from(
+    ["budget_s", "tiers", "timeout_s", "tries", "work_s", "calls", "tier", "a"]
+)
+anything = st.recursive(
+    scalars | fields,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(fields, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@settings(deadline=None)
+@given(
+    description=anything
+    | st.fixed_dictionaries({"budget_s": st.just(1), "tiers": st.dictionaries(fields, anything)})
+)
+def test_whatever_is_described_is_a_chain_or_an_error_of_one_line(description):
+    said = ""
+    try:
+        judge(chain_of(description))
+    except ValueError as odd:
+        said = str(odd)
+    assert said.isprintable()
+    assert len(said) < 1_000
+
+
 # Files.
 
 
