@@ -18,6 +18,7 @@
     ├── JobGone                 the server holds no record of the job (any more)
     ├── LeaseLost               this worker no longer owns the job
     ├── RetryDenied             a retry was not allowed
+    ├── BreakerOpen             a circuit breaker refused a call
     ├── UnitError               a unit's name used twice, or with other arguments, or too many
     └── UnitInDoubt             whether a unit took effect is not known
 
@@ -162,6 +163,20 @@ class RetryDenied(DeadqError):
 
     def __reduce__(self) -> tuple[object, ...]:
         return (partial(type(self), reason=self.reason), (str(self),))
+
+
+class BreakerOpen(DeadqError):
+    """A circuit breaker refused a call, which was not made; see :class:`deadq.resilience.Breaker`.
+
+    ``retry_after`` is a hint in seconds, spread so that refused callers do not return as a wave.
+    """
+
+    def __init__(self, message: str, *, retry_after: float) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (partial(type(self), retry_after=self.retry_after), (str(self),))
 
 
 class UnitError(DeadqError):

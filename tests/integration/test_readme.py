@@ -12,6 +12,8 @@ from tests.commands import deadq_command
 from tests.readme import README, blocks, code, section
 from tests.servers import Server
 
+CHAINS = Path(__file__).parents[1] / "chains"
+
 
 @pytest.fixture
 def shop(tmp_path: Path, valkey_server: Server, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -56,9 +58,28 @@ def test_a_deadline_is_inherited_less_the_way_back(shop: Path) -> None:
 
 
 def test_the_example_of_testing_holds() -> None:
-    example = next(block for block in blocks("python") if "testing.clock()" in block)
+    example = next(block for block in blocks("python") if "testing.queue(" in block)
     exec(compile(example, "README.md", "exec"), {})  # its own asserts are the test
     assert "assert job.result() == 42" in example
+
+
+def test_the_example_of_the_breaker_holds() -> None:
+    example = next(block for block in blocks("python") if "Breaker(" in block)
+    exec(compile(example, "README.md", "exec"), {})  # its own asserts are the test
+    assert "assert 10 < refusal.retry_after" in example
+
+
+def test_the_chain_is_judged_as_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "chain.toml").write_text(blocks("toml", section("Chain check"))[0])
+    typed, _, printed = blocks("console", section("Chain check"))[0].partition("\n")
+    done = deadq_command(*typed.split()[2:], cwd=tmp_path, COLUMNS="100")
+    assert done.returncode == 1, done.stderr
+    assert [line.rstrip() for line in done.stdout.splitlines()] == printed.splitlines()
+    (tmp_path / "chain.toml").write_text((CHAINS / "fits.toml").read_text())
+    monkeypatch.chdir(tmp_path)
+    example = next(block for block in blocks("python") if "assert_chain(" in block)
+    exec(compile(example, "README.md", "exec"), {})  # its own assert is the test
+    assert example.endswith('assert assert_chain("chain.toml").worst_s < 3\n')
 
 
 def test_the_dead_list_can_be_replayed(shop: Path) -> None:
@@ -129,11 +150,11 @@ def test_the_commands_of_an_operator_do_what_they_say(shop: Path) -> None:
 
 
 def test_every_python_block_is_run_by_a_test() -> None:
-    """Four of them above; the files of the quick start in test_quick_start."""
+    """Six of them above; the files of the quick start in test_quick_start."""
     named = [block.partition("\n")[0] for block in blocks("python") if block.startswith("# ")]
     files = ["shop.py", "answers.py", "app.py", "flask_app.py", "views.py"]
     assert named == [f"# {name}" for name in files]
-    assert len(blocks("python")) == len(files) + 4
+    assert len(blocks("python")) == len(files) + 6
 
 
 def test_every_link_within_the_project_leads_somewhere() -> None:

@@ -26,6 +26,7 @@ TREE = {
     "JobGone": "DeadqError",
     "LeaseLost": "DeadqError",
     "RetryDenied": "DeadqError",
+    "BreakerOpen": "DeadqError",
     "UnitError": "DeadqError",
     "UnitInDoubt": "DeadqError",
     "Retry": "Exception",
@@ -55,6 +56,7 @@ SAMPLES = [
     deadq.JobGone("the text"),
     deadq.LeaseLost("the text"),
     deadq.RetryDenied("the text", reason="budget"),
+    deadq.BreakerOpen("the text", retry_after=0.25),
     deadq.UnitError("the text"),
     deadq.UnitInDoubt("the text"),
     deadq.Interrupt("the text"),
@@ -154,6 +156,12 @@ def test_what_a_denied_retry_tells():
     assert (str(error), error.reason) == ("no budget", "budget")
     with pytest.raises(TypeError):
         deadq.RetryDenied("no budget")
+
+
+def test_what_a_call_that_a_breaker_refused_tells():
+    assert deadq.BreakerOpen("open", retry_after=0.25).retry_after == 0.25
+    with pytest.raises(TypeError):
+        deadq.BreakerOpen("open")
 
 
 @pytest.mark.parametrize("after", [None, 0, 0.0, 0.5, 10, 1e308])
