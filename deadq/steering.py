@@ -192,6 +192,7 @@ class Steering:
             not_before=None,
             criticality=None,
             retries=None,
+            horizon=self.config.horizon,
         )
         clock = self.backend.clock
         if given.deadline is not None:
