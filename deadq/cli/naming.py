@@ -6,7 +6,6 @@ import contextlib
 import sys
 from collections.abc import Iterator
 
-from ..job import job_id
 from ..queue import Queue
 from ..reports import JobReport
 from .faults import Fault, asked
@@ -55,10 +54,9 @@ def job_named(queue: Queue, name: str) -> JobReport:
     Raises:
         Fault: there is neither.
     """
-    with contextlib.suppress(UnicodeEncodeError):  # such a key cannot have been submitted
-        for ident in (name, job_id(name)):
-            found = queue.show(ident)
-            if found is not None:
-                return found
+    with asked():
+        found = queue.show(name)
+    if found is not None:
+        return found
     msg = f"queue {queue.name} has no job with the id or key `{name}`; it may have been forgotten"
     raise Fault(msg, code=1)
