@@ -36,12 +36,13 @@ from .errors import (
 )
 from .handle import JobHandle
 from .job import Criticality, DeadJob, State
+from .prepared import Prepared
 from .queue import Queue
 from .reports import JobReport, ListedJob, UnitReport
 from .runtime.jobs.current import CurrentJob, current_job, unit
 from .runtime.loop.units import UnitError, UnitInDoubt
 from .runtime.worker import Worker
-from .task import BoundCall, Prepared, Task
+from .task import BoundCall, Task
 
 __all__ = [
     "BoundCall",

@@ -13,6 +13,9 @@ Order = Literal["deadline", "fifo"]
 AdmissionPolicy = Literal["feasible", "cap"]
 OnCrash = Literal["rerun", "fail"]
 
+SRE_BUDGET: Final = "0.1 1 10000"
+"""A retry budget's rule as a server is told of it: ratio, floor a second, window in ms."""
+
 MAX_CAPACITY: Final = 100_000_000
 MAX_RETRIES: Final = 1_000
 _TEN_YEARS_S: Final = 10 * 366 * 86_400.0
@@ -69,6 +72,8 @@ class QueueConfig:
     max_payload: int = 262_144
     horizon: float = 7 * 86_400.0
     allow_eviction: bool = False
+    budget: str = SRE_BUDGET
+    """The retry budget's rule, as ``BudgetRule.words``."""
 
     def __post_init__(self) -> None:
         whole(self.capacity, "capacity", 1, MAX_CAPACITY)
@@ -103,7 +108,8 @@ class TaskConfig:
     within: float | None
     retries: int
     timeout: float | None
-    retry_on: tuple[type[Exception], ...]
+    retry_on: tuple[type[Exception], ...] | None
+    """None: what ``resilience.is_transient`` names."""
     criticality: str
     backoff: Callable[[int], float]
     on_crash: str = "rerun"

@@ -34,6 +34,9 @@ MAX_KEY_BYTES: Final = 1024
 
 _AN_ID: Final = re.compile("[0-9a-f]{32}")
 
+BOUNDED: Final = "b"
+"""Mark of a job whose retries were given by a layer above (DESIGN 7, one layer retries)."""
+
 
 class State(StrEnum):
     """Where a job is in its life."""
@@ -169,6 +172,8 @@ class Submission(NamedTuple):
     payload: bytes
     once: str = ""
     """``1``: a crash ends the job, which so runs at most once."""
+    marks: str = ""
+    """What its worker has to know of it: :data:`BOUNDED`."""
 
 
 class Admission(NamedTuple):
@@ -190,6 +195,8 @@ class Claim(NamedTuple):
     fence: int
     fails: int
     payload: bytes
+    retries: int = 0
+    marks: str = ""
 
 
 class Settlement(NamedTuple):

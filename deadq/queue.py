@@ -19,18 +19,20 @@ from .config import (
 )
 from .deadline import seconds
 from .declare import Declare, exceptions
-from .errors import DeadlineExpired, Rejected, shown
+from .errors import Rejected, shown
 from .handle import JobHandle
 from .job import CRITICALITY_RANK, Admission, Submission, Verdict
 from .lifespan import Lifespan, as_manager, opened_here, opened_on_loop
+from .prepared import Prepared, check_in_time, submittable
 from .producer import Producer
 from .refusals import refusal
 from .resilience.backoff import Backoff
+from .resilience.budget import Rule, window_rule
 from .steering import Steering
 from .store import keys, scripts
 from .store.connect import Backend
 from .store.wire import Now, server_time
-from .task import Prepared, Task
+from .task import Task
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -52,6 +54,8 @@ class Queue(Steering):
         max_payload: most bytes of encoded arguments.
         horizon: most seconds that a deadline may lie ahead.
         allow_eviction: start even on a server that may evict keys.
+        retry_budget: how many retries all jobs together may make: a preset's name, or a
+            ``BudgetRule``. What the worker that registered last says holds for the fleet.
 
     Raises:
         ValueError, TypeError: a setting is odd; the message names the fault and the remedy.
@@ -71,11 +75,22 @@ class Queue(Steering):
         max_payload: int = 262_144,
         horizon: float = 7 * 86_400.0,
         allow_eviction: bool = False,
+        retry_budget: str | Rule = "sre",
         _now: Now = server_time,
     ) -> None:
         keys.check_name(name, "queue name")
+        rule = window_rule(retry_budget, "a queue's retry_budget").words
         self.config = QueueConfig(
-            name, capacity, order, admission, retention, lease, max_payload, horizon, allow_eviction
+            name,
+            capacity,
+            order,
+            admission,
+            retention,
+            lease,
+            max_payload,
+            horizon,
+            allow_eviction,
+            rule,
         )
         self.backend = Backend(name, url, client, allow_eviction=allow_eviction, now=_now)
         self.producer = Producer(self.config, self.backend)
@@ -103,7 +118,7 @@ class Queue(Steering):
         within: float | None = None,
         retries: int = 0,
         timeout: float | None = None,
-        retry_on: type[Exception] | Sequence[type[Exception]] = (),
+        retry_on: type[Exception] | Sequence[type[Exception]] | None = None,
         criticality: str = "critical",
         backoff: Callable[[int], float] | None = None,
         on_crash: OnCrash = "rerun",
@@ -118,7 +133,7 @@ class Queue(Steering):
         within: float | None = None,
         retries: int = 0,
         timeout: float | None = None,
-        retry_on: type[Exception] | Sequence[type[Exception]] = (),
+        retry_on: type[Exception] | Sequence[type[Exception]] | None = None,
         criticality: str = "critical",
         backoff: Callable[[int], float] | None = None,
         on_crash: OnCrash = "rerun",
@@ -131,7 +146,7 @@ class Queue(Steering):
             within: default time budget, seconds from the submit.
             retries: how often the handler may be run again.
             timeout: limit of one attempt, seconds.
-            retry_on: exceptions that ask for a retry.
+            retry_on: exceptions that ask for a retry; default: what ``is_transient`` names.
             criticality: critical_plus, critical, sheddable_plus or sheddable.
             backoff: seconds to wait before the n-th retry; default: full jitter, 0.1 s
                 doubling up to 5 s.
@@ -146,7 +161,7 @@ class Queue(Steering):
             None if within is None else seconds(within, "within"),
             whole(retries, "retries", 0, MAX_RETRIES),
             None if timeout is None else seconds(timeout, "timeout"),
-            exceptions(retry_on),
+            None if retry_on is None else exceptions(retry_on),
             one_of(criticality, "criticality", tuple(CRITICALITY_RANK)),
             backoff or Backoff().delay,
             one_of(on_crash, "on_crash", ("rerun", "fail")),
@@ -187,7 +202,7 @@ class Queue(Steering):
         A refused one is its :class:`Rejected`, returned and not raised.
         """
         self.connect()
-        return self.submit_many([_submittable(call) for call in calls])
+        return self.submit_many([submittable(call) for call in calls])
 
     async def aenqueue_many(
         self, calls: Iterable[Prepared[Any]]
@@ -232,11 +247,11 @@ class Queue(Steering):
         return self.producer.new_token()
 
     def submit(self, prepared: Prepared[R]) -> JobHandle[R]:
-        _in_time(prepared)
+        check_in_time(prepared)
         return self._accepted(prepared, self.producer.admit(prepared.submission))
 
     async def asubmit(self, prepared: Prepared[R]) -> JobHandle[R]:
-        _in_time(prepared)
+        check_in_time(prepared)
         return self._accepted(prepared, await self.producer.aadmit(prepared.submission))
 
     def submit_many(self, calls: Iterable[Prepared[R] | Rejected]) -> list[JobHandle[R] | Rejected]:
@@ -254,7 +269,7 @@ class Queue(Steering):
     async def asubmit_many(
         self, calls: Iterable[Prepared[R] | Rejected]
     ) -> list[JobHandle[R] | Rejected]:
-        made = [_submittable(call) for call in calls]
+        made = [submittable(call) for call in calls]
         answers = await self.producer.aadmit_many(
             [call.submission for call in made if isinstance(call, Prepared)]
         )
@@ -290,18 +305,3 @@ class Queue(Steering):
 
     def __repr__(self) -> str:
         return f"<Queue {shown(self.name)} capacity={self.config.capacity}>"
-
-
-def _in_time(prepared: Prepared[Any]) -> None:
-    """What is over by this process's own count need not be asked of the server, whose clock is
-    known to half a round trip only."""
-    if prepared.deadline.expired and not prepared.deadline.exact:
-        msg = "the deadline has passed"
-        raise DeadlineExpired(msg)
-
-
-def _submittable(call: Prepared[R] | Rejected) -> Prepared[R] | Rejected:
-    if not isinstance(call, Prepared | Rejected):
-        msg = f"enqueue_many takes what task.bind(...) makes, not {shown(call)}"
-        raise TypeError(msg)
-    return call

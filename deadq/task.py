@@ -17,12 +17,13 @@ from .config import TaskConfig
 from .deadline import Deadline
 from .errors import DeadlineExpired, PayloadTooLarge, Rejected, shown
 from .handle import JobHandle
-from .job import CRITICALITY_RANK, Submission, job_id
+from .job import BOUNDED, CRITICALITY_RANK, Submission, job_id
 from .options import NO_OPTIONS, Options, checked, within_horizon
+from .prepared import Prepared
+from .resilience.allowance import Allowance
 
 P = ParamSpec("P")
 R = TypeVar("R")
-R_co = TypeVar("R_co", covariant=True)
 
 
 class Submitter(Protocol):
@@ -45,16 +46,6 @@ class Submitter(Protocol):
     async def asubmit_many(
         self, calls: Iterable[Prepared[R] | Rejected]
     ) -> list[JobHandle[R] | Rejected]: ...
-
-
-class Prepared(Generic[R_co]):
-    """A call ready to be submitted: made by :meth:`Task.bind`, taken by ``Queue.enqueue_many``."""
-
-    __slots__ = ("deadline", "submission")
-
-    def __init__(self, submission: Submission, deadline: Deadline) -> None:
-        self.submission = submission
-        self.deadline = deadline
 
 
 class BoundCall(Generic[P, R]):
@@ -230,12 +221,23 @@ class Task(BoundCall[P, R]):
             deadline.server_ms(queue.clock),
             0 if options.not_before is None else self._not_before_ms(options.not_before),
             CRITICALITY_RANK[options.criticality or config.criticality],
-            config.retries if options.retries is None else options.retries,
+            self._retries(options),
             queue.new_token(),
             payload,
             "1" if config.on_crash == "fail" else "",
+            "" if Allowance.current() is None else BOUNDED,
         )
         return Prepared(submission, deadline)
+
+    def _retries(self, options: Options) -> int:
+        """As the task or the call says, within what a layer above has left: one layer retries."""
+        allowance = Allowance.current()
+        said = options.retries
+        if allowance is None:
+            return self.config.retries if said is None else said
+        if said is None:
+            return min(self.config.retries, allowance.left)
+        return min(said, allowance.most)
 
     def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The arguments in one form, however they were passed; TypeError when they do not fit."""

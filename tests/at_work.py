@@ -11,6 +11,7 @@ import os
 from pathlib import Path
 
 from deadq import Queue
+from tests.settings import heard
 from tests.shop import Book
 
 _told = json.loads(os.environ["DEADQ_TEST_AT_WORK"])
@@ -22,7 +23,7 @@ def _called(name: str, *args: object) -> None:
 
 
 book = Book(Path(_told["book"]))
-queue = Queue(**_told["settings"])
+queue = Queue(**heard(_told["settings"]))
 _called(_told["declare"], queue, book)
 if _told["prepare"]:
     _called(_told["prepare"], book)

@@ -13,7 +13,6 @@ runners::
 
 import asyncio
 import contextlib
-import dataclasses
 import importlib
 import json
 import os
@@ -29,6 +28,7 @@ import pytest
 from deadq import JobHandle
 from tests.cases.support import Declare, Scene
 from tests.servers import Server, wait_until
+from tests.settings import told
 from tests.shop import Book
 from tests.workers import Process
 
@@ -151,7 +151,7 @@ class Shift(Scene):
                 "declare": _name(declare or self._declare),
                 "prepare": _name(prepare) if prepare else "",
                 "book": str(self.book.path),
-                "settings": dataclasses.asdict(self.queue.config) | {"url": url or self._url},
+                "settings": told(self.queue) | {"url": url or self._url},
             },
             supervisor=_name(supervisor) if supervisor else "",
             arguments=arguments,

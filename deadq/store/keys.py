@@ -28,6 +28,7 @@ STANDING = (
     "fleet",  # hash: digest of the workers; the pause mark; whether there may be suspects
     "stats",  # hash: counters
     "service",  # hash: service-time histograms and their digests
+    "budget",  # hash: the retry budget: its rule, first attempts, tokens spent and lent
     "fence",  # string: the last fence given
     "dead",  # zset: jobs that failed, by when; bounded in number and age
 )

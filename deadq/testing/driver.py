@@ -105,6 +105,7 @@ class Driver:
                 slots=_SLOTS_SHOWN,
                 who="deadq.testing",
                 retention_ms=self._retention_ms,
+                rule=self._queue.config.budget,
                 tasks=self._queue.tasks,
             )
         )

@@ -4,7 +4,6 @@ planted by hand, and looks at the key space.
 
 import asyncio
 import contextlib
-import dataclasses
 import importlib
 import itertools
 import logging
@@ -23,6 +22,7 @@ from deadq import Queue, Worker
 from deadq.codec import encode
 from deadq.job import RECORD_VERSION
 from deadq.store import keys
+from tests.settings import ALL_RETRIES, heard, told
 from tests.shop import Book
 from tests.workers import Process, tell
 
@@ -36,7 +36,14 @@ class Scene:
     def __init__(self, url: str, folder: Path, declare: Declare, **settings: Any) -> None:
         self.book = Book(folder / "book")
         self.queue = Queue(
-            **{"name": "case", "capacity": 1000, "admission": "cap", "url": url, **settings}
+            **{
+                "name": "case",
+                "capacity": 1000,
+                "admission": "cap",
+                "url": url,
+                "retry_budget": ALL_RETRIES,
+                **settings,
+            }
         )
         declare(self.queue, self.book)
         self.tasks = SimpleNamespace(**self.queue.tasks)
@@ -56,12 +63,11 @@ class Scene:
         ``grace`` and ``url`` are its own too.
         """
         declare = declare or self._declare
-        settings = dataclasses.asdict(self.queue.config)
         process = Process(
             "tests.cases.support:serve",
             declare=f"{declare.__module__}:{declare.__qualname__}",
             book=str(self.book.path),
-            settings={**settings, "url": given.pop("url", self._url)},
+            settings={**told(self.queue), "url": given.pop("url", self._url)},
             **{"concurrency": 8, "grace": 5.0, **given},
         )
         self._open.push(process)
@@ -99,7 +105,7 @@ def serve(
     """A worker process: says "registered", works until SIGTERM."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s")
     module, _, name = declare.partition(":")
-    queue = Queue(**settings)
+    queue = Queue(**heard(settings))
     getattr(importlib.import_module(module), name)(queue, Book(Path(book)))
 
     async def work() -> None:

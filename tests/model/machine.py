@@ -24,6 +24,8 @@ RETENTION, LEASE = 90_000, 5_000
 TASKS = ("t", "u")
 OUTCOMES = ("done", "failed", "retry", "retry", "release", "cut", "cancelled", "unrun")
 KEYS = 9
+ALL_RETRIES = "1000 1000 10000"
+"""A budget that is never spent: tests/scripts/test_budget.py has one that is."""
 CALLS_COUNTED = ("offered", "stale", "duplicate", "rejected:", "retry_denied:")
 """Counters of calls rather than of jobs: a repeat counts again."""
 
@@ -129,7 +131,7 @@ class QueueMachine(RuleBasedStateMachine):
         elif step.kind == "admit":
             # of two submits of one key in a batch, the later may have changed the answer to both;
             # what was refused may be so for another reason, as the others have been accepted
-            keys = [*step.call.args[4::11]]
+            keys = [*step.call.args[4::12]]
             first, again = (
                 [
                     (a.verdict if a.deadline_ms else "refused", a.deadline_ms)
@@ -397,7 +399,13 @@ class QueueMachine(RuleBasedStateMachine):
             self.model.register(name, slots, version, tasks)
 
         call = scripts.register(
-            name, lease_ms=LEASE, slots=slots, who="h", retention_ms=RETENTION, tasks=tasks
+            name,
+            lease_ms=LEASE,
+            slots=slots,
+            who="h",
+            retention_ms=RETENTION,
+            tasks=tasks,
+            rule=ALL_RETRIES,
         )
         step = Step("register", with_argument(call, 5, version), follow)
         self.actors[name] = Actor(name, slots, tasks, version)

@@ -81,7 +81,9 @@ def test_a_claim_names_owner_attempt_and_fence(world):
         "worker:c",
         "stats",
         "parked",
+        "budget",
     }
+    assert changed["budget"] == {f"f{T0 // 500}": "1"}
     record = world.job("a")
     expected = {"state": "running", "owner": "c", "claim": "5", "attempt": "1"}
     assert expected.items() <= record.items()

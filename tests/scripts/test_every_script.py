@@ -11,7 +11,7 @@ from deadq.store import keys, loader, scripts
 from tests.scripts.world import LEASE, RETENTION, T0, renewal, settlement, submission
 
 LUA = Path(deadq.store.__file__).parent / "lua"
-COUNTS = {"two": 2, "seven": 7, "eleven": 11}
+COUNTS = {"two": 2, "seven": 7, "twelve": 12}
 
 
 def code(text: str) -> str:
@@ -52,6 +52,9 @@ def example_calls() -> dict[str, scripts.Call]:
         "finish": scripts.finish("c", [settlement("a")], retention_ms=RETENTION),
         "jobs": scripts.jobs("", 1),
         "leave": scripts.leave([("a", "w:pC.1")], retention_ms=RETENTION),
+        "lend": scripts.lend(
+            "p", 1, rule="0.1 1 10000", wanted=3, length_ms=1000, deeds=[scripts.Deed("f", 0, 5)]
+        ),
         "pause": scripts.pause(paused=True),
         "record": scripts.record("a", 1, "u", "done", 1, b""),
         "register": scripts.register(

@@ -140,6 +140,14 @@ def test_a_dead_childs_jobs_become_suspects_and_run_alone(world):
     assert world.claimed("d", 1, 1) == ["b0"]
 
 
+def test_a_loan(world):
+    fill(world)
+    call = scripts.lend(
+        "p", 1, rule="0.1 1 10000", wanted=3, length_ms=1_000, deeds=[scripts.Deed("f", 0, 9)]
+    )
+    assert world.run(call).tokens == 3
+
+
 def test_looking(world):
     seed(world)
     fill(world)
@@ -189,6 +197,6 @@ def test_admissions_are_refused_whole(world, n):
 def test_every_script_has_its_row_here():
     rows = {
         "finish", "exchange", "cancel", "leave", "claim", "renew", "release", "register", "fetch",
-        "stats", "pause", "begin", "record", "admit", "dead", "jobs", "show", "survey",
+        "stats", "pause", "begin", "record", "admit", "dead", "jobs", "show", "survey", "lend",
     }  # fmt: skip
     assert rows == set(loader.names())

@@ -2,6 +2,7 @@
 
 import pytest
 
+from deadq.config import SRE_BUDGET
 from deadq.store import scripts
 from tests.scripts.world import LEASE, RETENTION, T0, UNIT_LIMIT, settlement, with_argument
 
@@ -9,7 +10,8 @@ from tests.scripts.world import LEASE, RETENTION, T0, UNIT_LIMIT, settlement, wi
 def test_what_a_child_can_do_is_on_record_for_as_long_as_its_lease(world):
     with world.changes() as changed:
         assert world.register("c", "t", "other", slots=3) == "c"
-    assert changed.keys() == {"worker:c", "workers", "fleet"}
+    assert changed.keys() == {"worker:c", "workers", "fleet", "budget"}
+    assert changed["budget"] == {"rule": SRE_BUDGET}
     assert changed["workers"] == {"c": T0 + LEASE}
     expected = {"slots": "3", "version": "1", "tasks": "t\nother", "who": "host", "since": str(T0)}
     assert expected.items() <= changed["worker:c"].items()
@@ -25,6 +27,7 @@ def test_what_the_seeds_write_is_what_register_writes(world):
     world.seed_worker("c", "t", slots=2)
     world.seed_worker("d", "t", "u", slots=1)
     seeded = world.dump()
+    assert registered.pop("budget") == {"rule": SRE_BUDGET}
     for found in (registered, seeded):
         found["fleet"]["known"] = sorted(found["fleet"]["known"].split("\n"))
     assert seeded == registered

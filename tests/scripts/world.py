@@ -468,6 +468,7 @@ def submission(
     task: str = "t",
     payload: bytes = b"args",
     once: str = "",
+    marks: str = "",
 ) -> Submission:
     """A submit. ``within`` and ``not_before`` are ms after ``T0``; 0: at once."""
     return Submission(
@@ -482,6 +483,7 @@ def submission(
         token,
         payload,
         once,
+        marks,
     )
 
 

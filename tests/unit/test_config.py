@@ -199,7 +199,6 @@ TASKS = [
     ({"retry_on": [ValueError, 5]}, TypeError, "retry_on"),
     ({"retry_on": "ValueError"}, TypeError, "retry_on"),
     ({"retry_on": 5}, TypeError, "retry_on"),
-    ({"retry_on": None}, TypeError, "retry_on"),
     ({"backoff": 5}, TypeError, "backoff"),
     ({"backoff": "full"}, TypeError, "backoff"),
 ]

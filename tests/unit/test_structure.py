@@ -32,6 +32,7 @@ LAYERS = (
         "handle",
         "lifespan",
         "options",
+        "prepared",
         "producer",
         "queue",
         "refusals",

@@ -14,6 +14,8 @@ from ...deadline import Deadline
 from ...errors import Retry, UnitInDoubt
 from ...job import Claim, Outcome, Settlement
 from ...resilience.backoff import Backoff
+from ...resilience.retry_after import hint_of
+from ...resilience.transient import is_transient
 
 MARKS: Final[dict[str, Outcome | None]] = {
     "cut": Outcome.CUT,  # the deadline has passed
@@ -230,9 +232,13 @@ def _retry_after(run: Attempt, config: TaskConfig, error: BaseException) -> floa
     if isinstance(error, Retry) and error.after is not None:
         delay = float(min(error.after, _LONGEST_S))
         return delay if delay >= 0 else _backoff(run, config)
-    if isinstance(error, (Retry, *config.retry_on)):
+    if isinstance(error, Retry):
         return _backoff(run, config)
-    return None
+    if config.retry_on is None:
+        wanted = run.claim.retries > 0 and is_transient(error)
+    else:
+        wanted = isinstance(error, config.retry_on)
+    return max(_backoff(run, config), hint_of(error) or 0.0) if wanted else None
 
 
 def _own(error: BaseException) -> BaseException:

@@ -22,5 +22,6 @@ def registration(queue: Queue, child: str, slots: int) -> scripts.Call[str]:
         slots=slots,
         who=f"{socket.gethostname()}:{os.getpid()}",  # as operators look for it
         retention_ms=config.retention_ms,
+        rule=config.budget,
         tasks=tuple(queue.tasks),
     )

@@ -14,11 +14,12 @@ from typing import Any, Final
 from ... import clock, codec
 from ...arguments import unpack_arguments
 from ...clock import ServerClock
-from ...deadline import Deadline, set_ambient
+from ...deadline import Deadline
 from ...errors import UnitError, shown
 from ...events import Event, log
 from ...job import Claim, Outcome, Settlement
 from ...task import Task
+from ..jobs.ambient import surround
 from ..jobs.current import CurrentJob, set_current
 from ..jobs.forks import end_fork
 from ..jobs.run import Run, limit_of, marked, raised, returned
@@ -185,7 +186,7 @@ class AsyncRunner:
             return run.settlement(Outcome.FAILED, blob=codec.describe_exception(error))
         self._arm(run, task)
         run.deliver = lambda: self._interrupt(run, run.mark or "cut")
-        set_ambient(run.deadline)
+        surround(run)
         set_current(CurrentJob.of(run, self._unit_caller(run, task)))
         try:
             if task.is_async:

@@ -24,6 +24,7 @@ from typing import Any, Final, Protocol
 
 from ... import clock
 from ...errors import StoreUnavailable, UnitError, UnitInDoubt, shown
+from ...resilience.steps import as_unit
 from ...store.aio import AsyncStore
 from ...store.wire import AccessRefused
 from ..insist import ainsist, until
@@ -175,14 +176,15 @@ class _NeverBegan(UnitError):
 async def _carry_out(call: UnitCall) -> Ran:
     """The function itself; a plain one runs in a thread, so that the loop goes on."""
     try:
-        if inspect.iscoroutinefunction(call.fn):
-            value = await call.fn(*call.args, **call.kwargs)
-        else:
-            good, value = await _in_thread(call)
-            if not good:
-                raise value
-            if inspect.isawaitable(value):
-                value = await value
+        with as_unit():
+            if inspect.iscoroutinefunction(call.fn):
+                value = await call.fn(*call.args, **call.kwargs)
+            else:
+                good, value = await _in_thread(call)
+                if not good:
+                    raise value
+                if inspect.isawaitable(value):
+                    value = await value
     except BaseException as error:  # noqa: BLE001  the unit's own, whatever it is
         return Ran(good=False, value=error, late=False)
     return Ran(good=True, value=value, late=False)

@@ -21,12 +21,13 @@ from typing import Any, Final
 
 from ... import clock, codec
 from ...arguments import unpack_arguments
-from ...deadline import Deadline, set_ambient
+from ...deadline import Deadline
 from ...errors import StoreUnavailable
 from ...events import Event, log
 from ...job import Claim, Outcome, Settlement
 from ...queue import Queue
 from ...task import Task
+from ..jobs.ambient import surround
 from ..jobs.current import CurrentJob, set_current
 from ..jobs.forks import end_fork
 from ..jobs.run import SyncRun, ended
@@ -160,7 +161,7 @@ class SyncChild:
             return run.settlement(Outcome.FAILED, blob=codec.describe_exception(error))
         context = self._base.copy()
         context.run(decimal.setcontext, self._decimals.copy())  # the one in it can be changed
-        context.run(set_ambient, run.deadline)
+        context.run(surround, run)
         context.run(set_current, CurrentJob.of(run, functools.partial(self._unit, run)))
         good, value = self._interrupts.run(run, context.run, (task.fn, *args), kwargs)
         if not self._interrupts.here:

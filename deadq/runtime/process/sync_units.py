@@ -15,6 +15,7 @@ from typing import Any
 
 from ... import clock
 from ...errors import StoreUnavailable, UnitError, shown
+from ...resilience.steps import as_unit
 from ...store.sync import SyncStore
 from ...store.wire import AccessRefused
 from ..insist import insist, until
@@ -117,8 +118,9 @@ class SyncUnits:
 
 def _called(call: UnitCall) -> Any:
     """The function itself; a coroutine runs here and now, on a loop of its own."""
-    value = call.fn(*call.args, **call.kwargs)
-    return asyncio.run(_awaited(value)) if inspect.isawaitable(value) else value
+    with as_unit():
+        value = call.fn(*call.args, **call.kwargs)
+        return asyncio.run(_awaited(value)) if inspect.isawaitable(value) else value
 
 
 async def _awaited(value: Awaitable[Any]) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from .call import Arg, Call
 from .keeping import Begun, Renewal, RenewalReply, Renewed, begin, record, renew
+from .lending import Deed, Loan, lend
 from .looking import Survey, jobs, show, survey
 from .steering import Stats, dead, pause, stats
 from .submits import BATCH, Rules, admit, batches, cancel, fetch, leave
@@ -19,6 +20,8 @@ __all__ = [
     "Begun",
     "Call",
     "Claimed",
+    "Deed",
+    "Loan",
     "Renewal",
     "RenewalReply",
     "Renewed",
@@ -36,6 +39,7 @@ __all__ = [
     "finish",
     "jobs",
     "leave",
+    "lend",
     "pause",
     "record",
     "register",

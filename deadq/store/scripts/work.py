@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
+from ...config import SRE_BUDGET
 from ...job import RECORD_VERSION, Claim, Departure, Settlement
 from ..loader import load
 from .call import Arg, Call, read_words, whole_number
@@ -26,10 +27,20 @@ class Claimed(NamedTuple):
 
 
 def register(
-    child: str, *, lease_ms: int, slots: int, who: str, retention_ms: int, tasks: Iterable[str]
+    child: str,
+    *,
+    lease_ms: int,
+    slots: int,
+    who: str,
+    retention_ms: int,
+    tasks: Iterable[str],
+    rule: str = SRE_BUDGET,
 ) -> Call[str]:
-    """Make ``child`` known. It must be new: an id that has been let go never comes back."""
-    args: list[Arg] = [child, lease_ms, slots, RECORD_VERSION, who, retention_ms, *tasks]
+    """Make ``child`` known. It must be new: an id that has been let go never comes back.
+
+    ``rule``: of the queue's retry budget, as :attr:`BudgetRule.words`.
+    """
+    args: list[Arg] = [child, lease_ms, slots, RECORD_VERSION, who, retention_ms, rule, *tasks]
     return Call(load("register"), args, lambda reply: str(reply[1], "utf-8"))
 
 
@@ -66,6 +77,8 @@ def _read_claim(reply: list[Any]) -> Claimed:
             fence=int(job[5]),
             fails=whole_number(job[6]),
             payload=job[7],
+            retries=whole_number(job[8]),
+            marks=job[9].decode("utf-8", "replace"),
         )
         for job in reply[3:]
     ]

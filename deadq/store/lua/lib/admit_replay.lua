@@ -16,7 +16,8 @@ local function replayed(i, id)
     return refuse('not_dead')
   end
   ARGV[i + 1], ARGV[i + 2], ARGV[i + 3] = r.key or '', r.fingerprint, r.task
-  ARGV[i + 7], ARGV[i + 9], ARGV[i + 10] = r.retries or '0', payload, r.once or ''
+  ARGV[i + 7], ARGV[i + 9] = r.retries or '0', payload
+  ARGV[i + 10], ARGV[i + 11] = r.once or '', r.marks or ''
   r.replayed = ARGV[i + 8]
   return nil, dead and r or nil
 end

@@ -8,7 +8,7 @@ local function claim(child, retention, at)
 
   local function give(id, r, payload)
     reply[#reply + 1] = { id, r.key or '', r.task, str(r.deadline), str(r.attempt), str(r.fence),
-      r.fails or '0', payload }
+      r.fails or '0', payload, r.retries or '0', r.marks or '' }
   end
 
   local lease = call('ZSCORE', P .. 'workers', child)
@@ -69,9 +69,11 @@ local function claim(child, retention, at)
     local fence, ids, members = math.max((num(call('GET', P .. 'fence')) or 0) + 1, US), { RUN }, { taken[1][1] }
     call('SET', P .. 'fence', str(fence + #taken - 1))
     count('started', #taken)
+    local firsts = 0
     for i, t in ipairs(taken) do
       local id, r = t[3], t[4]
       r.fence, r.attempt = fence + i - 1, (num(r.attempt) or 0) + 1
+      firsts = firsts + (r.attempt == 1 and 1 or 0)
       call('HSET', P .. 'job:' .. id, 'state', 'running', 'owner', child, 'claim', number,
         'fence', str(r.fence), 'attempt', r.attempt)
       if r.probe then
@@ -82,6 +84,10 @@ local function claim(child, retention, at)
     end
     call('ZREM', unpack(members))
     call('SADD', unpack(ids))
+    if firsts > 0 then
+      --! use: budget_note
+      budget_note('f', firsts, NOW)
+    end
   end
   if suspects > 0 or suspected > 0 then
     --! use: by_name

@@ -49,6 +49,7 @@ local function write_end(id, r, state, keep_ms, blob, replayable)
   if replayable then
     keep('retries')
     keep('once')
+    keep('marks')
     keep('data')
     keep('data2')
     keep('data3')

@@ -19,6 +19,9 @@ end
 settlers.done = settlers.late -- one in time is settled where these are called
 
 function settlers.failed(id, r, _, _, blob)
+  if (num(r.retries) or 0) > (num(r.fails) or 0) then
+    count('retry_denied:permanent')
+  end
   return fail(id, r, 'failed', retention, blob)
 end
 
@@ -29,11 +32,17 @@ function settlers.retry(id, r, due, delay, blob)
   elseif r.again then
     return back_to_queue(id, r)
   elseif fails > (num(r.retries) or 0) then
+    count('retry_denied:tries')
     return fail(id, r, 'exhausted', retention, blob)
   end
   local _, p95 = estimate_of(r.task)
   if NOW + delay + (p95 or 0) >= due then
     count('retry_denied:deadline')
+    return fail(id, r, 'exhausted', retention, blob)
+  end
+  --! use: budget
+  if not budget_take() then
+    count('retry_denied:budget')
     return fail(id, r, 'exhausted', retention, blob)
   end
   count('retried')

@@ -1,0 +1,120 @@
+"""What a retry may do, checked once when it is declared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..config import MAX_RETRIES, whole
+from ..deadline import Deadline, seconds
+from ..errors import shown
+from .backoff import Backoff
+from .budget import RetryBudget, Rule, budget_of
+from .latency import Latencies
+from .transient import is_transient
+
+On = type[Exception] | Sequence[type[Exception]] | Callable[[Exception], bool]
+Key = str | Callable[..., str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The settings of one ``retry``; see there for the meaning of each. Times in seconds."""
+
+    name: str
+    tries: int
+    wanted: Callable[[Exception], bool]
+    backoff: Backoff
+    within: float | None
+    deadline: Deadline | None
+    timeout: float | None
+    needs: float
+    budget: RetryBudget
+    writes: bool
+    key: Key | None
+    pass_on: int
+    reraise: bool
+    latencies: Latencies = field(default_factory=Latencies)
+
+    def overall(self) -> Deadline | None:
+        """The instant at which a call that begins now is over: the earliest of all that hold."""
+        found = Deadline.current() if self.deadline is None else self.deadline
+        if self.deadline is not None:
+            found = self.deadline.tighten(Deadline.current())
+        if self.within is not None:
+            return Deadline.after(self.within).tighten(found)
+        return found
+
+
+def policy(
+    *,
+    name: str | None,
+    tries: int,
+    on: On | None,
+    backoff: Backoff | None,
+    within: float | None,
+    deadline: Deadline | None,
+    timeout: float | None,
+    needs: float,
+    budget: str | Rule | RetryBudget,
+    writes: bool,
+    key: Key | None,
+    pass_on: int,
+    reraise: bool,
+) -> Policy:
+    """The settings, or an error that names the fault and the remedy.
+
+    Raises:
+        ValueError, TypeError: a setting is odd.
+    """
+    if name is not None and (not isinstance(name, str) or not name):
+        raise TypeError(f"retry name must be a str that is not empty, not {shown(name)}")
+    if backoff is not None and not isinstance(backoff, Backoff):
+        raise TypeError(f"backoff must be a Backoff, such as Backoff('full'), not {shown(backoff)}")
+    if deadline is not None and not isinstance(deadline, Deadline):
+        raise TypeError(f"deadline must be a Deadline, not {shown(deadline)}; within takes seconds")
+    for flag, value in (("writes", writes), ("reraise", reraise)):
+        if not isinstance(value, bool):
+            raise TypeError(f"{flag} must be True or False, not {shown(value)}")
+    if key is not None and not callable(key) and (not isinstance(key, str) or not key):
+        raise TypeError(f"key must be a str, or a function of the arguments, not {shown(key)}")
+    if writes and key is None:
+        raise ValueError(
+            "a call that changes state is repeated only under an idempotency key: give key=..., "
+            "which the other side uses to recognise a repeat"
+        )
+    return Policy(
+        name=name or "",
+        tries=whole(tries, "tries", 1, MAX_RETRIES + 1),
+        wanted=is_transient if on is None else _wanted(on),
+        backoff=backoff or Backoff(),
+        within=None if within is None else seconds(within, "within"),
+        deadline=deadline,
+        timeout=None if timeout is None else seconds(timeout, "timeout"),
+        needs=seconds(needs, "needs", positive=False),
+        budget=budget_of(budget),
+        writes=writes,
+        key=key,
+        pass_on=whole(pass_on, "pass_on", 0, MAX_RETRIES),
+        reraise=reraise,
+    )
+
+
+def _wanted(on: On) -> Callable[[Exception], bool]:
+    if isinstance(on, type) and issubclass(on, Exception):
+        kinds: tuple[type[Exception], ...] = (on,)
+    elif callable(on) and not isinstance(on, type):
+        return on
+    else:
+        kinds = tuple(on) if isinstance(on, Sequence) else (_not_a_kind(on),)
+    for kind in kinds:
+        if not (isinstance(kind, type) and issubclass(kind, Exception)):
+            _not_a_kind(kind)
+    return lambda error: isinstance(error, kinds)
+
+
+def _not_a_kind(value: Any) -> type[Exception]:
+    raise TypeError(
+        f"on takes exception classes, or a function of the exception, not {shown(value)}"
+    )

@@ -1,0 +1,112 @@
+"""Which failures may go away by themselves, so that trying again makes sense.
+
+By status 408, 429, 502, 503 and 504; connections that were refused or broke; timeouts; and refusals
+of deadq's own that pass. Never what says that the request itself is wrong (400, 422). What a layer
+below has given up on (``RetryDenied``) is not tried again, unless it was left to this one.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+import ssl
+import sys
+from collections.abc import Iterator
+from typing import Final
+
+from ..errors import Paused, QueueFull, RetryDenied, StoreUnavailable, Unmeetable
+
+TRANSIENT_STATUSES: Final = frozenset({408, 429, 502, 503, 504})
+THROTTLED_STATUSES: Final = frozenset({429, 503})
+
+_REFUSALS: Final = (QueueFull, Unmeetable, Paused, StoreUnavailable)
+
+_ERRNOS: Final = frozenset(
+    {errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN, errno.ETIMEDOUT}
+)
+"""Of an ``OSError`` that Python gives no class of its own."""
+
+_OF_LIBRARIES: Final = (
+    ("httpx", "TimeoutException", "NetworkError", "RemoteProtocolError", "ProxyError"),
+    ("requests.exceptions", "ConnectionError", "Timeout", "ChunkedEncodingError"),
+    ("urllib3.exceptions", "TimeoutError", "ProtocolError", "NewConnectionError"),
+    ("aiohttp", "ClientConnectionError", "ServerTimeoutError", "ClientPayloadError"),
+    ("redis.exceptions", "ConnectionError", "TimeoutError", "BusyLoadingError"),
+    ("psycopg", "OperationalError"),
+    ("botocore.exceptions", "HTTPClientError"),
+)
+"""Module, and its classes that stand for a connection or a timeout. None is imported here: whoever
+raised one has done so."""
+
+_PERMANENT: Final = (ssl.SSLCertVerificationError, UnicodeError)
+"""As a cause of one of these it stays what it is, however often one tries."""
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether the same call may succeed a little later."""
+    if isinstance(error, RetryDenied):
+        return (
+            error.reason == "layer"
+            and error.__cause__ is not None
+            and is_transient(error.__cause__)
+        )
+    if isinstance(error, _REFUSALS):
+        return True
+    status = status_of(error)
+    if status is not None:
+        return status in TRANSIENT_STATUSES
+    if any(isinstance(cause, _PERMANENT) for cause in _causes(error)):
+        return False
+    if isinstance(error, socket.gaierror):
+        return error.errno == socket.EAI_AGAIN
+    if isinstance(error, ConnectionError | TimeoutError):
+        return True
+    if isinstance(error, OSError) and error.errno in _ERRNOS:
+        return True
+    return isinstance(error, tuple(_kinds_in_use()))
+
+
+def is_throttled(error: BaseException) -> bool:
+    """Whether the other side said that it has too much to do."""
+    if isinstance(error, _REFUSALS):
+        return not isinstance(error, StoreUnavailable)
+    return status_of(error) in THROTTLED_STATUSES
+
+
+def status_of(error: BaseException) -> int | None:
+    """The HTTP status that the error carries, as those of httpx, requests and aiohttp do."""
+    found = getattr(response_of(error), "status_code", None)
+    for name in ("status_code", "status", "code"):
+        if _is_status(found):
+            break
+        found = getattr(error, name, None)
+    return found if _is_status(found) else None
+
+
+def response_of(error: BaseException) -> object:
+    """The response that the error carries, or the error itself, as urllib's is both."""
+    response = getattr(error, "response", None)
+    return error if response is None else response  # that of requests counts as false
+
+
+def _is_status(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 100 <= value <= 599
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The error, and what it came from."""
+    seen: set[int] = set()
+    found: BaseException | None = error
+    while found is not None and id(found) not in seen:
+        seen.add(id(found))
+        yield found
+        found = found.__cause__ or found.__context__
+
+
+def _kinds_in_use() -> Iterator[type[BaseException]]:
+    for module, *names in _OF_LIBRARIES:
+        loaded = sys.modules.get(module)
+        for name in names if loaded is not None else ():
+            kind = getattr(loaded, name, None)
+            if isinstance(kind, type) and issubclass(kind, BaseException):
+                yield kind

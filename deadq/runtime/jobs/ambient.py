@@ -1,0 +1,25 @@
+"""What surrounds a handler: its job's deadline, and how many retries the calls in it may make."""
+
+from __future__ import annotations
+
+from ... import deadline
+from ...job import BOUNDED, Claim
+from ...resilience import allowance
+from ...resilience.allowance import Allowance
+from .run import Attempt
+
+
+def surround(run: Attempt) -> None:
+    """Make them the ambient ones of the current context, which is the job's own."""
+    deadline.set_ambient(run.deadline)
+    given = allowance_of(run.claim)
+    if given is not None:
+        allowance.set_ambient(given)
+
+
+def allowance_of(claim: Claim) -> Allowance | None:
+    """Where the queue retries, or a layer above has said how often, calls below get nothing unless
+    the handler passes some on. A job that is not retried anyway is the edge, and may."""
+    if not claim.retries and BOUNDED not in claim.marks:
+        return None
+    return Allowance(0, most=max(0, claim.retries - claim.fails), passed=True)

@@ -1,0 +1,45 @@
+-- What is left of the retry budget (DESIGN 7): ratio * first attempts of the window + floor * window
+-- - tokens spent in it - tokens lent out. A slot that the window covers in part counts for what was
+-- spent, not for what was earned, so that the bound holds in every window.
+
+--! use: budget_note
+
+-- Tokens; `but`: a holder whose loan is not counted. And the present slots in use.
+local function budget_left(but)
+  local flat = redis.pcall('HGETALL', BUDGET)
+  local f = {}
+  for i = 1, flat.err and 0 or #flat, 2 do
+    f[flat[i]] = flat[i + 1]
+  end
+  local ratio, floor, window = string.match(f.rule or '', '^(%S+) (%S+) (%S+)$')
+  ratio, floor, window = num(ratio) or 0.1, num(floor) or 1, num(window) or 10000
+  local earned, gone = 0, 0
+  for name, value in pairs(f) do
+    local kind, rest = string.match(name, '^([fso])(.*)$')
+    if kind == 'o' then
+      local tokens, until_ms = string.match(value, '^(%d+) (%d+) ')
+      if (num(until_ms) or 0) <= NOW then
+        call('HDEL', BUDGET, name)
+      elseif rest ~= but then
+        gone = gone + (num(tokens) or 0)
+      end
+    elseif kind and num(rest) then
+      local begins, n = num(rest) * SLOT, num(value) or 0
+      if kind == 'f' and begins > NOW - window then
+        earned = earned + n
+      elseif kind == 's' and begins + SLOT > NOW - window then
+        gone = gone + n
+      end
+    end
+  end
+  return ratio * earned + floor * window / 1000 - gone
+end
+
+-- Whether a retry may be made now; then its token is spent.
+local function budget_take()
+  if budget_left() < 1 then
+    return false
+  end
+  budget_note('s', 1, NOW)
+  return true
+end
