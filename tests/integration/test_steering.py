@@ -3,10 +3,11 @@ task that its calls go by.
 """
 
 import asyncio
+import warnings
 
 import pytest
 
-from deadq import Paused, Queue, QueueFull, State
+from deadq import DeadlineExceeded, Paused, Queue, QueueFull, State
 
 
 @pytest.fixture
@@ -107,3 +108,21 @@ def test_calls_are_as_critical_as_their_task(criticality, most, server_url):
     with pytest.raises(QueueFull):
         work.enqueue()
     queue.close()
+
+
+@pytest.mark.parametrize("ask", ["call", "result"])
+def test_a_wait_that_blocks_an_event_loop_is_warned_of_and_goes_on(queue, ask):
+    pay = queue.tasks["pay"].options(within=0.05)
+
+    def wait():
+        with pytest.raises(DeadlineExceeded):
+            pay.call("17") if ask == "call" else pay.enqueue("17").result()
+
+    async def on_a_loop():
+        wait()
+
+    with pytest.warns(RuntimeWarning, match=r"await task\.acall\(\.\.\.\) or job\.aresult\(\)"):
+        asyncio.run(on_a_loop())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        wait()
