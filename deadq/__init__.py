@@ -14,6 +14,7 @@ server decides in one round trip whether the job is accepted; workers take the j
 earliest latest start, and only while it can still be finished in time.
 """
 
+from .budgets import FleetBudget
 from .deadline import Deadline
 from .errors import (
     Cancelled,
@@ -54,6 +55,7 @@ __all__ = [
     "DeadlineExceeded",
     "DeadlineExpired",
     "DeadqError",
+    "FleetBudget",
     "Interrupt",
     "JobFailed",
     "JobGone",

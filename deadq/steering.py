@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from .budgets import FleetBudget
 from .config import MAX_CAPACITY, QueueConfig, whole
 from .deadline import Deadline
 from .errors import Rejected, shown
@@ -33,6 +34,16 @@ class Steering:
     config: QueueConfig
     backend: Backend
     producer: Producer
+    _budget: FleetBudget | None = None
+
+    @property
+    def budget(self) -> FleetBudget:
+        """The retry budget on which this queue's own retries draw, for calls that are made around
+        it: ``retry(budget=queue.budget)``."""
+        if self._budget is None:
+            config = self.config
+            self._budget = FleetBudget.of_queue(self.backend, config.name, config.budget)
+        return self._budget
 
     def relocate(self, url: str) -> None:
         """Be on the server at ``url``, tasks and all: for a queue that nobody has used yet.
@@ -43,6 +54,7 @@ class Steering:
         config = self.config
         self.backend = Backend(config.name, url, None, allow_eviction=config.allow_eviction)
         self.producer = Producer(config, self.backend)
+        self._budget = None
 
     def stats(self) -> scripts.Stats:
         """Depths and counters at this instant.
@@ -289,4 +301,8 @@ def _reported(found: tuple[JobReport, bytes] | None) -> JobReport | None:
     error = failure(report.state, blob)
     if error is None:
         return report
-    return report._replace(error_type=error.type_name, error_message=error.message)
+    return report._replace(
+        error_type=error.type_name,
+        error_message=error.message,
+        error_traceback=error.traceback,
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from typing import Annotated
 
@@ -37,6 +38,8 @@ def run(args: list[str]) -> int:
 
         prepare()
     try:
+        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         code = app(args, prog_name="deadq", standalone_mode=False)
     except Fault as fault:
         return _fail(str(fault), fault.code)

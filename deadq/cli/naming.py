@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from ..queue import Queue
 from ..reports import JobReport
+from ..store.scripts import Stats
 from .faults import Fault, asked
 from .loading import is_target, load_queue, settle
 
@@ -46,6 +47,12 @@ def _loaded(target: str, url: str | None) -> Queue:
     """What the module itself prints is no part of the answer."""
     with contextlib.redirect_stdout(sys.stderr):
         return load_queue(target, url)
+
+
+def never_used(stats: Stats) -> str:
+    """What to add of a queue to which nothing was ever submitted, as its name may be mistyped; of
+    any other nothing."""
+    return "" if stats.counters else "; nothing was ever submitted to it on this server"
 
 
 def job_named(queue: Queue, name: str) -> JobReport:

@@ -84,7 +84,7 @@ def jobs(
 
 @commands.command()
 def show(target: Target, job: Job, as_json: Json = False, url: Url = None) -> None:
-    """Show all that is known of one job.
+    """Show all that is known of one job, and where it failed.
 
     Example: deadq show checkout order-17
     """
@@ -98,7 +98,7 @@ def cancel(target: QueueTarget, jobs: Jobs, as_json: Json = False, url: Url = No
     """Cancel jobs, whoever waits for them.
 
     One that waits never starts; one that runs is interrupted outside its units. The exit code is 1
-    when one had ended already.
+    when one had ended by itself.
 
     Example: deadq cancel shop.jobs:queue order-17 order-18
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..store.scripts import Stats
-from .naming import queue_named
+from .naming import never_used, queue_named
 from .printing import print_json
 from .tables import print_pairs
 
@@ -20,8 +20,8 @@ def stats(target: str, *, url: str | None, as_json: bool) -> None:
     if as_json:
         print_json({"queue": queue.name, **counted._asdict()})
     else:
-        title = f"queue {queue.name}, paused" if counted.paused else f"queue {queue.name}"
-        print_pairs(title, rows(counted))
+        paused = ", paused" if counted.paused else ""
+        print_pairs(f"queue {queue.name}{paused}{never_used(counted)}", rows(counted))
 
 
 def rows(counted: Stats) -> list[tuple[str, int]]:

@@ -2,9 +2,10 @@
 
 from .allowance import RETRY_BUDGET_HEADER, Allowance, outgoing, pass_on
 from .backoff import Backoff, BackoffKind, RandomSource
-from .budget import PRESETS, Budget, BudgetRule, QuotaRule, RetryBudget
+from .budget import Budget, RetryBudget
 from .retry import aretry, retry
 from .retry_after import hint_of, parse
+from .rules import PRESETS, BudgetRule, QuotaRule, Rule
 from .transient import is_transient
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "QuotaRule",
     "RandomSource",
     "RetryBudget",
+    "Rule",
     "aretry",
     "hint_of",
     "is_transient",

@@ -110,6 +110,7 @@ def test_version(shop):
         (["work", "shop:shop"], "no queue `shop` in module shop; it has none; "),
         (["work", "shop.jobs:number"], "`number` in module shop.jobs is no queue but a int; "),
         (["work", "shop.jobs"], "no queue was named in module shop.jobs; it has: `checkout`, "),
+        (["work", "checkout"], "no module `checkout` in {cwd} or on the Python path; a queue is "),
         (["work", "shop/jobs.py:checkout"], "give the module's name: shop.jobs:checkout"),
         (["work", ":checkout"], "no module was named; write MODULE:QUEUE"),
         (["work", "shop.jobs:empty"], "queue 'empty' has no tasks; "),
@@ -121,6 +122,8 @@ def test_version(shop):
         (["health"], "Missing argument 'FILE|[HOST:]PORT'. (see deadq --help)"),
         (["health", "x", "--max-age", "0"], "max-age must be more than 0 seconds, not 0.0"),
         (["demo", "--seconds", "0"], "Invalid value for '--seconds': "),
+        (["demo", "--seconds", "inf"], "Invalid value for '--seconds': "),
+        (["demo", "--seconds", "nan"], "Invalid value for '--seconds': "),
     ],
 )
 def test_a_wrong_request_is_one_line_and_exit_2(args, says, shop):
@@ -129,6 +132,15 @@ def test_a_wrong_request_is_one_line_and_exit_2(args, says, shop):
     assert done.stdout == ""
     assert done.stderr.startswith("deadq: ")
     assert says.format(cwd=shop) in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_module_that_one_of_pythons_own_hides_is_told_of(shop):
+    (shop / "queue.py").write_text(JOBS)
+    done = deadq_command("work", "queue:checkout", cwd=shop, PYTHONSAFEPATH="1")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("deadq: no queue `checkout` in module queue; it has none; ")
+    assert f"so give the one in {shop} another name" in done.stderr
     assert done.stderr.count("\n") == 1
 
 
@@ -179,6 +191,58 @@ def test_a_missing_extra_is_named(missing, args, remedy, shop):
     assert done.returncode == 2
     assert f"needs {missing}: {remedy}" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+# Ctrl-C while the command is being loaded.
+
+INTERRUPTED_AT = """
+import os, signal, sys
+
+class AtImport:
+    def find_spec(self, name, *_):
+        if name == "{module}":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, AtImport())
+signal.signal(signal.SIGINT, {handler})
+from deadq_command import main
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "code", "says"),
+    [
+        ("deadq", -signal.SIGINT, ""),
+        ("redis", -signal.SIGINT, ""),
+        ("deadq.cli", -signal.SIGINT, ""),
+        ("typer", -signal.SIGINT, ""),
+        ("deadq.cli.jobs", 130, "deadq: interrupted\n"),
+    ],
+)
+def test_an_interrupt_before_the_command_has_begun_is_quiet(module, code, says, shop):
+    done = loading(shop, module, "signal.default_int_handler")
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", says)
+
+
+def test_an_interrupt_that_is_ignored_stays_so(shop):
+    done = loading(shop, "redis", "signal.SIG_IGN")
+    assert done.returncode == 1
+    assert done.stderr.startswith("deadq: the server cannot be reached")
+
+
+def loading(folder, module, handler):
+    """A command that hears a Ctrl-C when that module is about to be imported."""
+    source = INTERRUPTED_AT.format(module=module, handler=handler)
+    return subprocess.run(
+        [sys.executable, "-c", source, "jobs", "checkout", "--url", "redis://127.0.0.1:1"],
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
 
 
 # Working.

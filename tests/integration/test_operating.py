@@ -1,11 +1,14 @@
 """Commands that look at a queue and steer it, as an operator meets them: real processes."""
 
+import contextlib
 import json
 import os
 import pty
 import resource
 import signal
+import socket
 import subprocess
+import threading
 
 import pytest
 
@@ -164,7 +167,20 @@ def test_the_dead_are_listed_the_newest_first(staffed):
     assert len(staffed.json("dead", "checkout", "--limit", "1")) == 1
     for_people = words(staffed.said("dead", "checkout"))
     assert {"a", "b", "failed", "ValueError:"} <= for_people
-    assert staffed.json("show", "checkout", "a")["error_message"] == "no money for a"
+
+
+def test_a_job_that_failed_is_shown_with_the_place_where_it_did(staffed):
+    staffed.fail("a")
+    shown = staffed.json("show", "checkout", "a")
+    assert (shown["error_type"], shown["error_message"]) == ("ValueError", "no money for a")
+    for_people = staffed.said("show", "checkout", "a")
+    assert "\nwhere it failed\n  Traceback (most recent call last):\n" in for_people
+    for line in ("jobs.py", "in pay", 'raise ValueError(f"no money for {order}")'):
+        assert line in for_people
+        assert line in shown["error_traceback"]
+    staffed.pay.options(key="b").call("b")
+    assert "where it failed" not in staffed.said("show", "checkout", "b")
+    assert staffed.json("show", "checkout", "b")["error_traceback"] is None
 
 
 # Steering.
@@ -182,11 +198,22 @@ def test_a_job_that_has_ended_is_not_cancelled(staffed):
     assert told == "deadq: 17: too late, it is done\n"
 
 
+def test_a_second_cancel_does_not_say_that_it_never_starts(staffed):
+    slow = staffed.slow.options(key="slow").enqueue(20.0)
+    wait_until(lambda: slow.state() is State.RUNNING, "the slow job to start")
+    interrupted = "deadq: slow: it runs, and is interrupted outside its units\n"
+    assert staffed.said("cancel", "jobs:checkout", "slow", slow.id) == interrupted
+    wait_until(lambda: slow.state() is State.CANCELLED, "the slow job to be interrupted")
+    again = staffed.said("cancel", "jobs:checkout", "slow")
+    assert again == "deadq: slow: it was cancelled before\n"
+
+
 def test_a_cancelled_job_keeps_its_units_as_long_as_the_queue_says(staffed):
     """A repeat of it must not have its effect once more."""
     job = staffed.hold.options(key="held").enqueue()
     wait_until(lambda: job.state() is State.LATER, "it to wait for its second attempt")
-    staffed.json("cancel", "jobs:checkout", "held")
+    told = staffed.said("cancel", "jobs:checkout", "held")
+    assert told == "deadq: held: cancelled, it does not start again\n"
     assert job.state() is State.CANCELLED
     assert staffed.queue.show(job.id).kept_s > 7_000
     waits = staffed.pay.options(key="waits", not_before=Deadline.after(20.0)).enqueue("1")
@@ -209,11 +236,21 @@ def test_several_are_cancelled_and_one_that_runs_is_interrupted(staffed):
 def test_a_dead_job_is_requeued_and_its_unit_does_not_run_again(staffed):
     staffed.fail("a", "b")
     assert staffed.said("requeue", "jobs:checkout", "a", "--within", "5") == (
-        "deadq: requeued 1 of 1 jobs, 5 s each\n"
+        "deadq: requeued 1 of 1 job, 5 s each\n"
     )
     failures = ("finished:failed", 3)
     wait_until(lambda: failures in staffed.queue.stats().counters.items(), "it to fail again")
     assert [job["key"] for job in staffed.json("dead", "checkout")] == ["a", "b"]
+
+
+def test_a_job_that_is_named_twice_is_requeued_once_and_a_refusal_names_its_key(staffed):
+    staffed.fail("a")
+    staffed.pay.options(key="b").call("b")
+    told = staffed.said("requeue", "jobs:checkout", "a", "b", "a", code=1)
+    first, second = told.splitlines()
+    assert first == "deadq: requeued 1 of 2 jobs, 60 s each"
+    assert second.startswith("deadq: b: job ")
+    assert second.endswith(" is not among the dead: it is done")
 
 
 def test_all_dead_jobs_are_requeued_with_the_time_that_is_given(staffed):
@@ -223,13 +260,16 @@ def test_all_dead_jobs_are_requeued_with_the_time_that_is_given(staffed):
     assert (refused["requeued"], len(refused["refused"])) == ([], 3)
     assert all("paused" in reason for reason in refused["refused"].values())
     staffed.queue.resume()
-    assert len(staffed.json("requeue", "jobs:checkout", "--all", "--within", "7")["requeued"]) == 3
+    assert (
+        len(staffed.json("requeue", "jobs:checkout", "--all", "--within", "900")["requeued"]) == 3
+    )
     for key in "abc":
         shown = staffed.json("show", "checkout", key)
-        assert 2.0 < shown["remaining_s"] < 7.0
+        assert 60.0 < shown["remaining_s"] < 900.0
 
 
 def test_a_queue_is_paused_and_resumed(desk):
+    desk.pay.enqueue("1")
     assert desk.said("pause", "checkout") == "deadq: queue checkout refuses new jobs\n"
     with pytest.raises(Paused):
         desk.pay.enqueue("1")
@@ -253,17 +293,17 @@ def test_a_queue_is_drained(staffed):
 def test_a_queue_that_nobody_works_on_is_not_drained_in_time(desk):
     desk.pay.enqueue("1")
     assert desk.said("drain", "checkout", "--timeout", "0.2", code=1) == (
-        "deadq: queue checkout: 1 jobs are unfinished after 0.2 s\n"
+        "deadq: queue checkout: 1 unfinished job after 0.2 s; it stays paused until deadq resume\n"
     )
 
 
-def test_on_a_terminal_a_bar_is_drawn(desk):
-    desk.pay.enqueue("1")
+def on_terminal(folder, *args, **settings):
+    """What a command writes to a terminal that is its stderr."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        [*COMMAND, "drain", "checkout", "--timeout", "0.3"],
-        cwd=desk.folder,
-        env=environment(DEADQ_URL=desk.url, TERM="xterm"),
+        [*COMMAND, *args],
+        cwd=folder,
+        env=environment(**settings),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=theirs,
@@ -277,9 +317,33 @@ def test_on_a_terminal_a_bar_is_drawn(desk):
         pass
     os.close(ours)
     process.communicate(timeout=10)
-    assert process.returncode == 1
+    return process.returncode, drawn
+
+
+def test_on_a_terminal_a_bar_is_drawn(desk):
+    desk.pay.enqueue("1")
+    drain = ("drain", "checkout", "--timeout", "0.3")
+    code, drawn = on_terminal(desk.folder, *drain, DEADQ_URL=desk.url, TERM="xterm")
+    assert code == 1
     assert b"drain" in drawn
     assert b"0/1" in drawn
+
+
+def test_on_a_terminal_that_cannot_draw_there_is_no_bar(desk):
+    desk.pay.enqueue("1")
+    drain = ("drain", "checkout", "--timeout", "0.3")
+    assert on_terminal(desk.folder, *drain, DEADQ_URL=desk.url, TERM="dumb") == (1, b"")
+
+
+@pytest.mark.parametrize("command", ["stats", "jobs", "dead", "pause", "resume", "drain"])
+def test_of_a_queue_that_was_never_used_it_is_said(command, desk):
+    """Its name may be mistyped."""
+    note = "; nothing was ever submitted to it on this server"
+    assert note in " ".join(desk.said(command, "chekout").split())
+    desk.json(command, "chekout")
+    desk.queue.resume()
+    desk.pay.enqueue("1").cancel()
+    assert note not in " ".join(desk.said(command, "checkout").split())
 
 
 EVERYWHERE = {
@@ -469,3 +533,26 @@ def test_without_a_server_it_is_one_line_and_exit_1(command, desk):
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("deadq: the server cannot be reached")
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["stats", "check"])
+def test_a_port_at_which_something_else_answers_is_one_line_and_exit_1(command, desk):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        answering = threading.Thread(target=answer_in_http, args=(listener,))
+        answering.start()
+        url = f"redis://127.0.0.1:{listener.getsockname()[1]}"
+        done = desk.command(command, *EVERYWHERE[command], "--url", url)
+        listener.shutdown(socket.SHUT_RDWR)
+        answering.join(10)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("deadq: what answers there is no Redis or Valkey; name another ")
+    assert done.stderr.count("\n") == 1
+
+
+def answer_in_http(listener):
+    with contextlib.suppress(OSError):  # it was shut down
+        while True:
+            caller, _ = listener.accept()
+            with caller:
+                caller.recv(1024)
+                caller.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deadq.resilience import PRESETS, Budget, BudgetRule, QuotaRule
-from deadq.resilience.budget import budget_of, window_rule
+from deadq.resilience.budget import budget_of
+from deadq.resilience.rules import window_rule
 from deadq.testing import clock
 
 

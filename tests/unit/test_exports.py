@@ -19,6 +19,7 @@ NAMES = [
     "DeadlineExceeded",
     "DeadlineExpired",
     "DeadqError",
+    "FleetBudget",
     "Interrupt",
     "JobFailed",
     "JobGone",

@@ -27,6 +27,7 @@ LAYERS = (
     {"runtime"},
     {
         "arguments",
+        "budgets",
         "checks",
         "declare",
         "handle",
