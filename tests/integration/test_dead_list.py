@@ -113,7 +113,7 @@ def test_at_most_once_crashes_with_its_first_worker(bench):
     job = bench.once.enqueue()
     bench.die()
     with pytest.raises(JobFailed, match=r"^WorkerDied: 1 worker died running it, or lost its "):
-        job.result()
+        job.result(timeout=0)
 
 
 def test_without_it_a_job_survives_its_worker(bench):
@@ -308,6 +308,20 @@ def test_the_asyncio_twins_do_the_same(bench):
         await queue.aclose()
 
     asyncio.run(twins())
+
+
+def test_on_a_loop_too_a_replay_has_the_time_that_it_is_given(bench):
+    one, other = [failed(bench, key) for key in ("one", "other")]
+
+    async def replays() -> None:
+        job = await bench.queue.areplay(one, within=5.0)
+        assert 4.5 < job.deadline.remaining() <= 5.0
+        at = datetime.now(UTC) + timedelta(seconds=8)
+        job = await bench.queue.areplay(other, deadline=at)
+        assert 7.0 < job.deadline.remaining() <= 8.1
+        await bench.queue.aclose()
+
+    asyncio.run(replays())
 
 
 def test_a_replay_cancelled_in_mid_call_leaves_nothing(server, bench):

@@ -131,6 +131,15 @@ def test_each_number_of_a_quota_tells(time, rule, number):
         assert [bool(budget.take(throttled=True)) for _ in range(3)] == [True, True, False]
 
 
+def test_a_quota_says_what_overload_costs_and_what_a_success_gives_back(time):
+    budget = Budget(QuotaRule(capacity=28, throttled_cost=20))
+    assert [budget.take(throttled=True) for _ in range(2)] == [20, 0]
+    budget = Budget(QuotaRule(capacity=14, refund=14))
+    assert budget.take() == 14
+    budget.succeeded()
+    assert budget.take() == 14
+
+
 def test_a_full_quota_stays_as_it_is(time):
     budget = Budget("aws-2026")
     for _ in range(1_000):
