@@ -28,13 +28,13 @@ NO_OPTIONS: Final = Options()
 
 def checked(
     *,
-    key: str | None,
-    within: float | None,
-    deadline: Deadline | datetime | float | None,
-    not_before: Deadline | datetime | float | None,
-    criticality: str | None,
-    retries: int | None,
     horizon: float,
+    key: str | None = None,
+    within: float | None = None,
+    deadline: Deadline | datetime | float | None = None,
+    not_before: Deadline | datetime | float | None = None,
+    criticality: str | None = None,
+    retries: int | None = None,
 ) -> Options:
     """The options of one submit, to a queue with this ``horizon`` (s); see :meth:`Task.options`.
 

@@ -218,15 +218,7 @@ class Steering:
     def _replay_until(
         self, within: float | None, deadline: Deadline | datetime | float | None
     ) -> Deadline:
-        given = checked(
-            key=None,
-            within=within,
-            deadline=deadline,
-            not_before=None,
-            criticality=None,
-            retries=None,
-            horizon=self.config.horizon,
-        )
+        given = checked(within=within, deadline=deadline, horizon=self.config.horizon)
         clock = self.backend.clock
         if given.deadline is not None:
             until = given.deadline.on(clock)
@@ -244,8 +236,9 @@ class Steering:
     ) -> Submission:
         """The submit of a replay, which leaves to the server what is in the record."""
         ident = found[0][0].id if found else _dead_ids(job)[-1]
-        at, rank = until.server_ms(self.backend.clock), CRITICALITY_RANK[Criticality.CRITICAL]
-        return Submission(ident, "", b"", "", at, 0, rank, 0, self.producer.new_token(), b"")
+        rank = CRITICALITY_RANK[Criticality.CRITICAL]
+        at, token = until.server_ms(self.backend.clock), self.producer.new_token()
+        return Submission(ident, "", b"", "", at, 0, rank, 0, token, b"")
 
     def _replayed(
         self,
@@ -271,12 +264,7 @@ class Steering:
 
 
 def _dead_ids(job: object) -> tuple[str, ...]:
-    if isinstance(job, DeadJob):
-        return (job.id,)
-    if not isinstance(job, str):
-        msg = f"replay takes a job's id or key, or one of queue.dead(), not {shown(job)}"
-        raise TypeError(msg)
-    return ids_for(job)
+    return (job.id,) if isinstance(job, DeadJob) else ids_for(job)
 
 
 def _described(job: DeadJob, blob: bytes) -> DeadJob:

@@ -226,8 +226,7 @@ def test_an_odd_deadline_is_an_error_and_leaves_it_where_it_is(bench, given, mes
 
 @pytest.mark.parametrize("odd", [17, None, b"id", ("id",)])
 def test_an_odd_job_is_an_error(bench, odd):
-    says = r"replay takes a job's id or key, or one of queue\.dead\(\)"
-    with pytest.raises(TypeError, match=says):
+    with pytest.raises(TypeError, match="a job's id or key must be a str"):
         bench.queue.replay(odd, within=1.0)
 
 
