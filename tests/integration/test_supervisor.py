@@ -173,7 +173,7 @@ def test_one_queue_that_cannot_be_loaded_ends_the_worker_and_the_others_in_order
     ending(worker)
     _, said = worker.communicate(timeout=20)
     assert worker.returncode == 2
-    assert "deadq: no queue `third` in module jobs; it has: `first`, `second`" in said
+    assert "deadq: no queue `third` in module jobs; it has: jobs:first, jobs:second" in said
     assert site.first.stats().workers == 0
 
 
