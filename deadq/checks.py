@@ -152,7 +152,7 @@ def check_queue(
         remedy = "start a worker: deadq work MODULE:QUEUE"
         yield Finding(Level.WARNING, "workers", "nobody works on the queue", remedy)
         return
-    yield Finding(Level.OK, "workers", f"{slots} slots")
+    yield Finding(Level.OK, "workers", _slots(slots))
     wait_s = max((task.wait_s for task in tasks.values()), default=0.0)
     if mean_s > 0 and wait_s > 0:  # else the tasks' own findings say what is wrong
         yield _capacity(config.capacity, slots, wait_s, mean_s)
@@ -186,12 +186,16 @@ def _capacity(capacity: int, slots: int, wait_s: float, mean_s: float) -> Findin
     useful = 2 * slots * wait_s / mean_s
     if capacity > max(useful, slots):
         found = (
-            f"{capacity} jobs are more than twice what {slots} slots do in the {wait_s:.3f} s that "
-            f"a job can wait, {mean_s:.3f} s each"
+            f"{capacity} jobs are more than twice what {_slots(slots)} can do in the "
+            f"{wait_s:.3f} s that a job can wait, {mean_s:.3f} s each"
         )
         remedy = f"let it be {max(slots, round(useful / 2))}: what waits longer is of no use"
         return Finding(Level.WARNING, "capacity", found, remedy)
     if capacity < slots:
-        found = f"{capacity} jobs cannot keep {slots} slots busy"
+        found = f"{capacity} jobs cannot keep {_slots(slots)} busy"
         return Finding(Level.WARNING, "capacity", found, f"let it be {slots} or more")
-    return Finding(Level.OK, "capacity", f"{capacity} jobs for {slots} slots")
+    return Finding(Level.OK, "capacity", f"{capacity} jobs for {_slots(slots)}")
+
+
+def _slots(number: int) -> str:
+    return f"{number} slot{'' if number == 1 else 's'}"

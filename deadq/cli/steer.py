@@ -31,7 +31,7 @@ def cancel(target: str, names: Sequence[str], *, url: str | None, as_json: bool)
         Fault: there is no such module, queue or job.
         StoreUnavailable: the server cannot be reached.
     """
-    why = "cancel keeps recorded units as long as the queue's own settings say"
+    why = "cancel needs the queue's own settings, which say how long recorded units are kept"
     with queue_of_module(target, url, why) as queue:
         found = _named(queue, names)
         states = {ident: queue.cancel(ident) for ident in found}

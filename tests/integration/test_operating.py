@@ -264,7 +264,7 @@ def test_a_job_that_is_named_twice_is_requeued_once_and_a_refusal_names_its_key(
     told = staffed.said("requeue", "jobs:checkout", "a", "b", "a", code=1)
     first, second = told.splitlines()
     assert first == "deadq: requeued 1 of 2 jobs, 60 s each"
-    assert second.startswith("deadq: b: job ")
+    assert second.startswith("deadq: b: the job is not among the dead: ")
     assert second.endswith(" is not among the dead: it is done")
 
 
@@ -526,7 +526,7 @@ def test_what_a_module_prints_is_no_part_of_the_answer(desk):
         (["dead", "checkout", "--limit", "-1"], 2, "limit must lie between 0 and "),
         (["jobs", ""], 2, "queue name must not be empty"),
         (["pause", "nope:x"], 2, "no module `nope` in "),
-        (["cancel", "checkout", "a"], 2, "the queue's own settings say: give MODULE:QUEUE"),
+        (["cancel", "checkout", "a"], 2, "how long recorded units are kept: give MODULE:QUEUE"),
         (["requeue", "checkout", "a"], 2, "needs the queue's own settings: give MODULE:QUEUE"),
         (["requeue", "jobs:checkout"], 2, "name the jobs to requeue by id or key, or give --all"),
         (["requeue", "jobs:checkout", "a", "--all"], 2, "name the jobs to requeue by id or key, "),

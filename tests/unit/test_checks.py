@@ -200,6 +200,13 @@ def test_capacity_suits_what_the_workers_can_do(capacity, slots, mean_s, level):
     assert finding.level == level
 
 
+def test_one_slot_is_no_slots():
+    (workers,) = queue("workers", slots=1)
+    (capacity,) = queue("capacity", slots=1, capacity=1_000)
+    assert workers.found == "1 slot"
+    assert "twice what 1 slot can do in the 1.800 s that a job can wait" in capacity.found
+
+
 def test_a_better_capacity_is_named():
     (finding,) = queue("capacity", capacity=1_000)
     assert finding.remedy.startswith("let it be 144:")
