@@ -89,6 +89,8 @@ NOTICED_BY = {
     "resilience.Allowance.incoming trusted": f"{ALLOWANCE}::test_what_comes_in[9-True-9]",
     "resilience.pass_on retries": f"{ALLOWANCE}::test_calls_below_get_none_unless_it_is_said",
     "resilience.Budget rule": f"{RULE}[rule2-30]",
+    "resilience.Budget.take after": f"{BUDGET}::test_a_retry_weighs_when_it_is_made",
+    "FleetBudget.take after": f"{FLEET}::test_a_retry_weighs_when_it_is_made[valkey9]",
     "resilience.Budget.take throttled": f"{BUDGET}::"
     "test_a_quota_charges_refusals_for_overload_otherwise",
     "resilience.Budget.succeeded taken": f"{BUDGET}::"

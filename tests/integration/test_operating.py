@@ -133,7 +133,7 @@ def test_jobs_are_listed(desk):
 def test_jobs_of_one_state_and_no_more_than_asked_for_are_listed(staffed):
     slow = staffed.slow.options(key="slow").enqueue(20.0)
     wait_until(lambda: slow.state() is State.RUNNING, "the slow job to start")
-    staffed.pay.options(key="put off", not_before=Deadline.after(10.0)).enqueue("1")
+    staffed.pay.options(key="put off", within=900.0, not_before=Deadline.after(600.0)).enqueue("1")
     (running,) = staffed.json("jobs", "checkout", "--state", "running")
     assert (running["key"], running["state"]) == ("slow", "running")
     assert running["worker"].rpartition(":")[2].isdigit()

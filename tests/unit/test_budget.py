@@ -76,6 +76,15 @@ def test_available_is_what_would_be_granted(time):
     assert budget.available() == 12
 
 
+def test_a_retry_weighs_when_it_is_made(time):
+    budget = Budget(BudgetRule(ratio=0.0, floor=1.0, window=1.0))
+    assert budget.take(after=0.8)
+    time.advance(1.1)
+    assert not budget.take(), "it was made 0.3 s ago"
+    time.advance(0.8)
+    assert budget.take()
+
+
 @pytest.mark.parametrize(("preset", "number"), [("sre", 10 + 10), ("finagle", 20 + 100)])
 def test_presets_are_the_published_ones(time, preset, number):
     budget = Budget(preset)
