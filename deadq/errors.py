@@ -203,6 +203,10 @@ class Retry(Exception):
         super().__init__(after)
         self.after = after
 
+    def __str__(self) -> str:
+        when = "" if self.after is None else f" in {float(self.after):g} s"
+        return f"the handler asked to be run again{when}"
+
 
 class Interrupt(BaseException):
     """Raised by the runtime in a plain handler that runs in a process of its own and must stop.

@@ -65,7 +65,9 @@ def _findings(queue: Queue, rate: float | None, size: float | None) -> list[Find
         return findings  # the rest asks the server by the queue itself
     tasks = {
         name: TaskFacts(
-            task.config.within, server.tasks[name][1] / 1_000 if name in server.tasks else None
+            task.config.within,
+            server.tasks[name][1] / 1_000 if name in server.tasks else None,
+            task.config.timeout,
         )
         for name, task in queue.tasks.items()
     }
