@@ -11,6 +11,8 @@ start_latency_vs_raw    idle worker, submit to handler start, p50 / BRPOP wake-u
 refuse_vs_accept        duration of a refused submit / of an accepted one, p50
 commands_per_job_1k     commands that the server runs for a job (in scripts too), 1,000 waiting
 commands_per_job_1m     the same with 1,000,000 waiting (--quick: 100,000, named _100k)
+retry_vs_tenacity       duration of a no-op under `retry` with a local budget / under tenacity
+commands_per_100_calls  script calls that a fleet's budget makes for 100 calls under it
 bytes_per_job           memory of a waiting job with a payload of 100 bytes
 bytes_per_finished_job  memory of a finished job, kept for repeats of its key
 
@@ -26,7 +28,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Final
 
-from .costs import Bench, footprint, presence, submit, work
+from .costs import Bench, footprint, presence, retrying, submit, work
 from .harness.environment import Environment
 from .harness.placement import Placement, on
 from .harness.report import Bar, Options, Report, options, rounded
@@ -42,6 +44,8 @@ BARS: Final = {
     "idle_child_mb": Bar(most=45.0),
     "start_latency_vs_raw": Bar(most=3.0),
     "refuse_vs_accept": Bar(most=1.0),
+    "retry_vs_tenacity": Bar(most=1.0),
+    "commands_per_100_calls": Bar(most=1.0),
     "bytes_per_job": Bar(most=850),
     "bytes_per_finished_job": Bar(most=450),
 }
@@ -92,6 +96,7 @@ def main() -> int:
         submit.measure(bench)
         work.measure(bench)
         presence.measure(bench)
+        retrying.measure(bench)
         footprint.measure(bench)
     if not given.free:
         bench.series["on_one_processor"] = _together(given)

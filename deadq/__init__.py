@@ -17,6 +17,7 @@ earliest latest start, and only while it can still be finished in time.
 from .budgets import FleetBudget
 from .deadline import Deadline
 from .errors import (
+    BreakerOpen,
     Cancelled,
     DeadlineExceeded,
     DeadlineExpired,
@@ -47,6 +48,7 @@ from .task import BoundCall, Task
 
 __all__ = [
     "BoundCall",
+    "BreakerOpen",
     "Cancelled",
     "Criticality",
     "CurrentJob",

@@ -10,7 +10,7 @@ from typing import Any, Final
 from .errors import StoreUnavailable
 from .resilience import counts
 from .resilience.borrower import Borrower
-from .resilience.budget import BudgetRule, Rule, window_rule
+from .resilience.rules import BudgetRule, Rule, window_rule
 from .store import keys, scripts
 from .store.connect import Backend
 from .store.wire import Forks
@@ -62,9 +62,10 @@ class FleetBudget:
         """A first attempt is being made."""
         self._of_this_process().first()
 
-    def take(self, *, throttled: bool = False) -> float:
-        """1 when a retry may be made now, else 0. ``throttled`` makes no difference here."""
-        return self._of_this_process().take()
+    def take(self, *, throttled: bool = False, after: float = 0.0) -> float:
+        """1 when a retry may be made ``after`` seconds from now, else 0. ``throttled`` makes no
+        difference here."""
+        return self._of_this_process().take(after)
 
     def succeeded(self, taken: float = 0.0) -> None:
         """What was spent stays spent."""
@@ -112,8 +113,8 @@ class _Lending:
         if self.borrower.first() and not self._wanted.is_set():
             self._wake()
 
-    def take(self) -> float:
-        taken, due = self.borrower.take()
+    def take(self, after: float) -> float:
+        taken, due = self.borrower.take(after)
         if due and not self._wanted.is_set():
             self._wake()
         return taken

@@ -9,6 +9,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar, overload
 
 from .config import TaskConfig
 from .errors import shown
+from .options import budget
 from .store import keys
 from .task import Submitter, Task
 
@@ -29,6 +30,8 @@ class Declare:
     """``@queue.task(...)``: makes a task of the function that follows."""
 
     def __init__(self, queue: Declared, config: TaskConfig) -> None:
+        if config.within is not None:
+            budget(config.within, "within", queue.horizon)
         self._queue = queue
         self._config = config
 

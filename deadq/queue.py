@@ -27,7 +27,7 @@ from .prepared import Prepared, check_in_time, submittable
 from .producer import Producer
 from .refusals import refusal
 from .resilience.backoff import Backoff
-from .resilience.budget import Rule, window_rule
+from .resilience.rules import Rule, window_rule
 from .steering import Steering
 from .store import keys, scripts
 from .store.connect import Backend

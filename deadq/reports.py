@@ -73,3 +73,5 @@ class JobReport(NamedTuple):
     """How long the record is kept."""
     error_type: str | None
     error_message: str | None
+    error_traceback: str | None = None
+    """A bounded rendering of where it was raised; empty where that is not known."""

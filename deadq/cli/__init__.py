@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import sys
 
 
@@ -13,6 +14,7 @@ def main() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         # what the terminal's encoding does not hold is written out
         sys.stdout.reconfigure(errors="backslashreplace")
+    _let_interrupts_kill()
     try:
         from .app import run
 
@@ -25,7 +27,15 @@ def main() -> None:
             " (the library itself does not)\n"
         )
         sys.exit(2)
+    _let_interrupts_kill()
     sys.exit(_delivered(code))
+
+
+def _let_interrupts_kill() -> None:
+    """Outside of a command there is nothing to clean up, and none to tell of a Ctrl-C; one that is
+    ignored, as by nohup, stays so."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _delivered(code: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from typing import Annotated
 
@@ -37,6 +38,8 @@ def run(args: list[str]) -> int:
 
         prepare()
     try:
+        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         code = app(args, prog_name="deadq", standalone_mode=False)
     except Fault as fault:
         return _fail(str(fault), fault.code)
@@ -53,7 +56,8 @@ def run(args: list[str]) -> int:
         message = getattr(error, "format_message", None)
         if message is None:
             raise
-        return _fail(f"{message()} (see deadq --help)", 2)
+        command = getattr(getattr(error, "ctx", None), "command_path", "deadq")
+        return _fail(f"{message()} (see {command} --help)", 2)
     if code == _INTERRUPTED:  # newer parsers swallow the exception
         return _fail("interrupted", _INTERRUPTED)
     return code if isinstance(code, int) else 0

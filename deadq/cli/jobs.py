@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from ..job import State
 from ..reports import JobReport
 from .faults import asked
-from .naming import job_named, queue_named
-from .printing import print_json
-from .tables import print_pairs, print_rows
+from .naming import job_named, never_used, queue_named
+from .printing import counted, print_json
+from .tables import print_block, print_pairs, print_rows
 
 
 def jobs(target: str, *, state: str | None, limit: int, url: str | None, as_json: bool) -> None:
@@ -21,11 +22,12 @@ def jobs(target: str, *, state: str | None, limit: int, url: str | None, as_json
     """
     with queue_named(target, url) as queue, asked():
         found = queue.jobs(state, limit)
+        note = "" if found or as_json else never_used(queue)
     if as_json:
         print_json([job._asdict() for job in found])
         return
     print_rows(
-        f"queue {queue.name}: {_count(found, limit, 'unfinished job')}",
+        f"queue {queue.name}: {_count(found, limit, 'unfinished job')}{note}",
         ("key", "task", "state", "time left", "attempt", "worker"),
         [
             (job.key, job.task, job.state, span(job.remaining_s), job.attempts or "", job.worker)
@@ -49,6 +51,8 @@ def show(target: str, name: str, *, url: str | None, as_json: bool) -> None:
         print_json({**report._asdict(), "units": units})
         return
     print_pairs(f"job {report.id}", _rows(report))
+    if report.error_traceback:
+        print_block("where it failed", report.error_traceback)
 
 
 def dead(target: str, *, limit: int, url: str | None, as_json: bool) -> None:
@@ -60,11 +64,12 @@ def dead(target: str, *, limit: int, url: str | None, as_json: bool) -> None:
     """
     with queue_named(target, url) as queue, asked():
         found = queue.dead(limit)
+        note = "" if found or as_json else never_used(queue)
     if as_json:
         print_json([job._asdict() for job in found])
         return
     print_rows(
-        f"queue {queue.name}: {_count(found, limit, 'dead job')}",
+        f"queue {queue.name}: {_count(found, limit, 'dead job')}{note}",
         ("key", "task", "state", "ended", "attempts", "error"),
         [
             (
@@ -73,7 +78,7 @@ def dead(target: str, *, limit: int, url: str | None, as_json: bool) -> None:
                 job.state,
                 instant(job.ended_ms)[:19],
                 job.attempts,
-                _error(*job[-2:]),
+                _error(*job[-2:], job.state, job.attempts),
             )
             for job in found
         ],
@@ -83,7 +88,7 @@ def dead(target: str, *, limit: int, url: str | None, as_json: bool) -> None:
 
 def _count(found: Sequence[object], limit: int, what: str) -> str:
     more = ", and perhaps more: see --limit" if found and len(found) == limit else ""
-    return f"{len(found)} {what}{'' if len(found) == 1 else 's'}{more}"
+    return f"{counted(len(found), what)}{more}"
 
 
 def _rows(report: JobReport) -> list[tuple[str, object]]:
@@ -118,12 +123,16 @@ def _rows(report: JobReport) -> list[tuple[str, object]]:
         ("kept for", span(report.kept_s)),
     ]
     if report.error_type is not None:
-        rows.append(("error", _error(report.error_type, report.error_message)))
+        error = _error(report.error_type, report.error_message, report.state, report.attempts)
+        rows.append(("error", error))
     return rows
 
 
-def _error(type_name: str | None, message: str | None) -> str:
-    return f"{type_name}: {message}" if type_name else ""
+def _error(type_name: str | None, message: str | None, state: State, attempts: int) -> str:
+    if not type_name:
+        return ""
+    gave_up = f"gave up after {counted(attempts, 'attempt')}: " if state is State.EXHAUSTED else ""
+    return f"{gave_up}{type_name}: {message}"
 
 
 def instant(ms: int) -> str:

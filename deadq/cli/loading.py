@@ -21,9 +21,14 @@ def load_queue(target: str, url: str | None = None) -> Queue:
     Raises:
         Fault: there is no such module or queue, importing the module failed, or the URL is odd.
     """
-    name, _, attribute = target.partition(":")
+    name, colon, attribute = target.partition(":")
     module = _module_name(name, attribute)
-    queue = _pick(module, _load(module), attribute)
+    remedy = (
+        "run deadq in the folder that holds it, or install it"
+        if colon
+        else "a queue is named MODULE:QUEUE, such as shop.jobs:queue"
+    )
+    queue = _pick(module, _load(module, remedy), attribute)
     if url is not None:
         with asked():
             queue.relocate(url)
@@ -58,7 +63,7 @@ def _module_name(name: str, attribute: str) -> str:
     return name
 
 
-def _load(name: str) -> ModuleType:
+def _load(name: str, remedy: str) -> ModuleType:
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
@@ -66,10 +71,7 @@ def _load(name: str) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as missing:
         if missing.name is not None and f"{name}.".startswith(f"{missing.name}."):
-            msg = (
-                f"no module `{missing.name}` in {here} or on the Python path; run deadq in the "
-                "folder that holds it, or install it"
-            )
+            msg = f"no module `{missing.name}` in {here} or on the Python path; {remedy}"
             raise Fault(msg) from None
         raise _broken(name, missing) from missing
     except KeyboardInterrupt:
@@ -112,8 +114,8 @@ def _pick(name: str, module: ModuleType, attribute: str) -> Queue:
             raise _broken(name, error) from error
     if isinstance(found, Queue):
         return found
-    has = [f"`{word}`" for word, value in _names_in(module) if isinstance(value, Queue)]
-    rest = f"it has: {', '.join(has)}" if has else "it has none; a queue is a deadq.Queue(...)"
+    has = [f"{name}:{word}" for word, value in _names_in(module) if isinstance(value, Queue)]
+    rest = f"it has: {', '.join(has)}" if has else f"it has none; {_why_none(name, module)}"
     if not attribute:
         raise Fault(f"no queue was named in module {name}; {rest}")
     if found is missing:
@@ -121,6 +123,16 @@ def _pick(name: str, module: ModuleType, attribute: str) -> Queue:
     kind = type(found).__name__
     msg = f"`{attribute}` in module {name} is no queue but a {kind}; {rest}"
     raise Fault(msg)
+
+
+def _why_none(name: str, module: ModuleType) -> str:
+    """What to do about a module without queues."""
+    path, here = Path(*name.split(".")), Path.cwd()
+    taken = getattr(module, "__file__", None)
+    mine = path.with_suffix(".py").exists() or path.is_dir()
+    if taken and mine and not Path(taken).resolve().is_relative_to(here.resolve()):
+        return f"Python has taken {taken} for it, so give the one in {here} another name"
+    return "a queue is a deadq.Queue(...)"
 
 
 def _names_in(module: ModuleType) -> list[tuple[str, object]]:

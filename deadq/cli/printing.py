@@ -22,6 +22,11 @@ def one_line(text: str) -> str:
     return text if len(text) <= _MOST else f"{text[:half]} [...] {text[-half:]}"
 
 
+def counted(number: int, what: str) -> str:
+    """``1 job``, ``2 jobs``."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 def say(line: str) -> None:
     """One line on stdout."""
     sys.stdout.write(f"deadq: {one_line(line)}\n")

@@ -74,13 +74,14 @@ def work(
 
     Example: deadq work shop.jobs:queue --concurrency 16
     """
-    from .reload import run_reloading
+    if reload:
+        from .reload import run_reloading
+
+        argv = [word for word in sys.argv[1:] if word != "--reload"]
+        raise typer.Exit(run_reloading(argv, Path.cwd(), grace))
     from .work import chosen
     from .work import work as run_worker
 
-    if reload:
-        argv = [word for word in sys.argv[1:] if word != "--reload"]
-        raise typer.Exit(run_reloading(argv, Path.cwd(), grace))
     config = chosen(concurrency, grace, runner, children, max_jobs, max_memory)
     run_worker(targets, config, health_file=health_file, health=health, url=url, verbose=verbose)
 
@@ -112,7 +113,7 @@ def demo(
     ] = False,
     as_json: Json = False,
     seconds: Annotated[
-        float, typer.Option(hidden=True, min=2.0, help="Length of the load.")
+        float, typer.Option(hidden=True, min=2.0, max=600.0, help="Length of the load.")
     ] = 50.0,
 ) -> None:
     """See it work, and go wrong: in about a minute.

@@ -12,10 +12,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from ..deadline import seconds
 from ..errors import Rejected
 from ..job import State
+from ..options import budget
 from ..queue import Queue
+from ..reports import JobReport
 from .faults import Fault, asked
-from .naming import job_named, queue_named, queue_of_module
-from .printing import print_json, say
+from .naming import job_named, never_used, queue_named, queue_of_module
+from .printing import counted, print_json, say
 
 _LOOK_EVERY_S: Final = 0.1
 _MOST_DEAD: Final = 1_000
@@ -29,23 +31,37 @@ def cancel(target: str, names: Sequence[str], *, url: str | None, as_json: bool)
         Fault: there is no such module, queue or job.
         StoreUnavailable: the server cannot be reached.
     """
-    why = "cancel keeps recorded units as long as the queue's own settings say"
+    why = "cancel needs the queue's own settings, which say how long recorded units are kept"
     with queue_of_module(target, url, why) as queue:
-        found = [job_named(queue, name) for name in names]
-        states = {job.id: queue.cancel(job.id) for job in found}
+        found = _named(queue, names)
+        states = {ident: queue.cancel(ident) for ident in found}
     if as_json:
-        print_json([{"id": j.id, "key": j.key, "state": states[j.id]} for j in found])
+        print_json([{"id": j.id, "key": j.key, "state": states[j.id]} for j in found.values()])
     else:
-        for job in found:
-            state = states[job.id]
-            say(f"{job.key or job.id}: {_CANCELLED.get(state, f'too late, it is {state}')}")
-    return 0 if all(state in _CANCELLED for state in states.values()) else 1
+        for job in found.values():
+            say(f"{job.key or job.id}: {_cancelled(job, states[job.id])}")
+    in_time = {State.CANCELLED, State.RUNNING}
+    return 0 if in_time.issuperset(states.values()) else 1
 
 
-_CANCELLED: Final = {
-    State.CANCELLED: "cancelled, it never starts",
-    State.RUNNING: "it runs, and is interrupted outside its units",
-}
+def _cancelled(before: JobReport, state: State) -> str:
+    """What a cancel has done to a job, which was so before, by the state that was its answer."""
+    match state:
+        case State.RUNNING:
+            return "it runs, and is interrupted outside its units"
+        case State.CANCELLED if before.state is State.CANCELLED:
+            return "it was cancelled before"
+        case State.CANCELLED if before.attempts:
+            return "cancelled, it does not start again"
+        case State.CANCELLED:
+            return "cancelled, it never starts"
+    return f"too late, it is {state}"
+
+
+def _named(queue: Queue, names: Sequence[str]) -> dict[str, JobReport]:
+    """Jobs by their ids, each once."""
+    found = (job_named(queue, name) for name in names)
+    return {job.id: job for job in found}
 
 
 def requeue(
@@ -66,12 +82,12 @@ def requeue(
     """
     if everything == bool(names):
         raise Fault("name the jobs to requeue by id or key, or give --all for all dead ones")
-    with asked():
-        seconds(within, "within")
     why = "requeue submits, and so needs the queue's own settings"
     with queue_of_module(target, url, why) as queue:
-        idents = [job.id for job in queue.dead(_MOST_DEAD)] if everything else []
-        idents += [job_named(queue, name).id for name in names]
+        with asked():
+            budget(within, "within", queue.horizon)
+        found = queue.dead(_MOST_DEAD) if everything else _named(queue, names).values()
+        keys = {job.id: job.key for job in found}
         refused: dict[str, str] = {}
 
         def again(ident: str) -> None:
@@ -80,14 +96,15 @@ def requeue(
             except Rejected as refusal:
                 refused[ident] = str(refusal)
 
-        _each("requeue", idents, again, shown=not as_json)
+        _each("requeue", list(keys), again, shown=not as_json)
     if as_json:
-        done = [ident for ident in idents if ident not in refused]
+        done = [ident for ident in keys if ident not in refused]
         print_json({"queue": queue.name, "requeued": done, "refused": refused})
     else:
-        say(f"requeued {len(idents) - len(refused)} of {len(idents)} jobs, {within:g} s each")
+        taken = len(keys) - len(refused)
+        say(f"requeued {taken} of {counted(len(keys), 'job')}, {within:g} s each")
         for ident, reason in refused.items():
-            say(f"{ident}: {reason}")
+            say(f"{keys[ident] or ident}: {reason}")
     return 1 if refused else 0
 
 
@@ -100,10 +117,11 @@ def pause(target: str, *, paused: bool, url: str | None, as_json: bool) -> None:
     """
     with queue_named(target, url) as queue:
         queue.pause() if paused else queue.resume()
+        note = "" if as_json else never_used(queue)
     if as_json:
         print_json({"queue": queue.name, "paused": paused})
     else:
-        say(f"queue {queue.name} {'refuses' if paused else 'takes'} new jobs")
+        say(f"queue {queue.name} {'refuses' if paused else 'takes'} new jobs{note}")
 
 
 def drain(target: str, *, timeout: float | None, url: str | None, as_json: bool) -> int:
@@ -119,13 +137,15 @@ def drain(target: str, *, timeout: float | None, url: str | None, as_json: bool)
             seconds(timeout, "timeout")
     with queue_named(target, url) as queue:
         queue.pause()
+        note = "" if as_json else never_used(queue)
         left = _wait_for_rest(queue, timeout, shown=not as_json)
     if as_json:
         print_json({"queue": queue.name, "paused": True, "unfinished": left})
     elif left:
-        say(f"queue {queue.name}: {left} jobs are unfinished after {timeout:g} s")
+        jobs = counted(left, "unfinished job")
+        say(f"queue {queue.name}: {jobs} after {timeout:g} s; it stays paused until deadq resume")
     else:
-        say(f"queue {queue.name} is empty, and refuses new jobs; deadq resume takes them again")
+        say(f"queue {queue.name} is empty, and stays paused until deadq resume{note}")
     return 1 if left else 0
 
 
@@ -149,13 +169,14 @@ def _each(what: str, idents: Sequence[str], do: Callable[[str], None], *, shown:
 
 
 def _bar(*, shown: bool) -> Progress:
-    """On stderr, and only where somebody looks; gone at the end."""
+    """On stderr, and only where somebody looks and it can be drawn; gone at the end."""
     console = Console(stderr=True)
+    seen = shown and console.is_terminal and not console.is_dumb_terminal
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     return Progress(
         *columns,
         TimeElapsedColumn(),
         console=console,
         transient=True,
-        disable=not (shown and console.is_terminal),
+        disable=not seen,
     )

@@ -28,6 +28,8 @@ WORKER: Final = "worker"
 FAR: Final = f"{WORKER} 2"
 """The worker behind it."""
 
+_PACKAGES: Final = Path(__file__).parents[2]
+"""Where deadq itself is found, installed or not."""
 _LEAVE_S: Final = 5.0
 
 
@@ -54,9 +56,12 @@ class Stage:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, name: str, program: Program) -> None:
-        """Start it in a session of its own: Ctrl-C reaches the demo alone."""
+        """Start it in a session of its own, that Ctrl-C reaches the demo alone; and away from the
+        folder of whoever looks on, whose ``queue.py`` is not to stand in for Python's own."""
+        paths = (str(_PACKAGES), os.environ.get("PYTHONPATH", ""))
         environment = {
             **os.environ,
+            "PYTHONPATH": os.pathsep.join(filter(None, paths)),
             "DEADQ_URL": self.url,
             jobs.BANK_VARIABLE: self.bank,
             jobs.NAME_VARIABLE: name,
@@ -65,6 +70,7 @@ class Stage:
         with signals_held_back(), self.log(name).open("ab") as log:
             self._processes[name] = subprocess.Popen(
                 [sys.executable, "-m", *program.command],
+                cwd=self.folder,
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

@@ -23,7 +23,7 @@ def show(
     table = Table(box=box.SIMPLE_HEAD)
     table.add_column("")
     for phase in phases:
-        table.add_column(f"{phase.name}\n{phase.load:g}x", justify="right")
+        table.add_column(f"{phase.name}\n{phase.load:g}x", justify="right", overflow="fold")
     for name, cells in rows(phases):
         table.add_row(name, *cells)
     console.print(table)
@@ -68,11 +68,13 @@ def morals(phases: Sequence[Phase], books: Books, capacity: float) -> Iterator[s
     for phase in phases:
         if phase.cause is Cause.SURGE:
             refused = sum(phase.refused.values())
+            within = f"{phase.refusal_p99_ms:.0f} ms (p99)"
+            told = f" The other {refused:,} were told so within {within}." if refused else ""
             yield (
                 f"At {phase.load:g} times what the workers can do, they booked "
                 f"{phase.goodput:.0f} orders a second of the {capacity:.0f} that they can, "
-                f"{_percent(phase.on_time, phase.accepted)} of the accepted on time. The other "
-                f"{refused:,} were told so within {phase.refusal_p99_ms:.0f} ms (p99)."
+                f"{_percent(phase.on_time, phase.accepted)} of the accepted on time."
+                f"{told}"
             )
         if phase.cause is Cause.DEATH:
             yield (

@@ -78,7 +78,7 @@ class View:
         clock = f"{_clock(self._now)} of {_clock(self._plan[-1].ends)}"
         title = Text("deadq demo", style="bold")
         title.append(f"  {self._title}", style="not bold")
-        title.truncate(width - len(clock) - 1, overflow="ellipsis", pad=True)
+        title.truncate(max(0, width - len(clock) - 1), overflow="ellipsis", pad=True)
         return title.append(f" {clock}")
 
     def _bar(self, width: int) -> Text:
@@ -87,7 +87,7 @@ class View:
         return Text("━" * done, style=_LOAD).append("─" * (width - done), style="default")
 
     def _phases(self, width: int) -> Iterator[Text]:
-        cell = min(_MOST_CELL, (width - _NAME - 2) // len(_COLUMNS))
+        cell = max(1, min(_MOST_CELL, (width - _NAME - 2) // len(_COLUMNS)))
         yield Text(" " * (_NAME + 2) + "".join(f"{name[: cell - 1]:>{cell}}" for name in _COLUMNS))
         for timed in self._plan:
             counts = self._tally.of(timed.scene.name)
@@ -148,5 +148,6 @@ def _clock(seconds: float) -> str:
 
 
 def can_draw(console: Console) -> bool:
-    """Whether the view can be drawn there."""
-    return console.is_terminal and not console.is_dumb_terminal
+    """Whether the view can be drawn there: it takes a terminal, and signs beyond ASCII."""
+    drawable = console.is_terminal and not console.is_dumb_terminal
+    return drawable and not console.options.ascii_only

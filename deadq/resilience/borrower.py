@@ -14,7 +14,8 @@ from typing import Final, NamedTuple
 
 from .. import clock
 from .backoff import Backoff
-from .budget import BudgetRule, Window
+from .budget import Window
+from .rules import BudgetRule
 
 CALLS: Final = 128
 """At least so many lie between two questions, unless a window has passed."""
@@ -28,7 +29,8 @@ _PAUSES: Final = Backoff("equal", base=0.1, cap=5.0)
 
 class Question(NamedTuple):
     """What to tell and to ask: the number of the call, tokens wanted, the loan's length (s), and
-    for each kind of deed ("f" first attempts, "s" tokens spent) how long ago (s) and how many."""
+    for each kind of deed ("f" first attempts, "s" tokens spent) how long ago (s; below 0 it is to
+    come) and how many."""
 
     number: int
     wanted: int
@@ -66,20 +68,21 @@ class Borrower:
             self._note("f")
             return self._due()
 
-    def take(self) -> tuple[float, bool]:
-        """Tokens taken for a retry, 0 or 1; and whether it is time for a question."""
+    def take(self, after: float = 0.0) -> tuple[float, bool]:
+        """Tokens taken for a retry ``after`` seconds from now, 0 or 1; and whether it is time for a
+        question."""
         with self._lock:
             self._asked += 1
             if self._alone:
-                taken = self._own.take()
+                taken = self._own.take(after=after)
             elif self._tokens and clock.monotonic() < self._until:
                 self._tokens -= 1
-                self._own.spend()
+                self._own.spend(after)
                 taken = 1.0
             else:
                 taken = 0.0
             if taken:
-                self._note("s")
+                self._note("s", min(after, self._rule.window))
             return taken, self._due()
 
     def due(self) -> bool:
@@ -113,7 +116,7 @@ class Borrower:
                     min(10_000, max(least, self._asked)),
                     1.5 * self._rule.window,
                     [
-                        (kind, max(0.0, now - slot * _SLOT_S), number)
+                        (kind, now - slot * _SLOT_S, number)
                         for (kind, slot), number in self._told.items()
                         if now - slot * _SLOT_S < 2 * self._rule.window
                     ],
@@ -141,9 +144,9 @@ class Borrower:
             self._alone = True
             self._next = clock.monotonic() + _PAUSES.delay(self._failures)
 
-    def _note(self, kind: str) -> None:
+    def _note(self, kind: str, after: float = 0.0) -> None:
         self._calls += 1
-        slot = int(clock.monotonic() / _SLOT_S)
+        slot = int((clock.monotonic() + after) / _SLOT_S)
         key = kind, slot
         known = self._deeds.get(key)
         if known is None and len(self._deeds) > 4 * self._rule.window / _SLOT_S:

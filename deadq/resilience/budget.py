@@ -12,130 +12,14 @@ Finagle's ``RetryBudget`` has the window and the floor). In every window then::
 
 from __future__ import annotations
 
-import math
 import threading
-from collections import deque
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 from .. import clock
+from .rules import BudgetRule, QuotaRule, Rule, rule_of
 
 _SLOTS: Final = 20
 """Pieces of a window: what falls into the oldest one counts in part, and always against us."""
-
-_LONGEST_WINDOW_S: Final = 60.0
-_MOST: Final = 1e9
-
-
-def _number(what: str, value: object, least: float, most: float, remedy: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{what} must be a number, not {value!r}: {remedy}")
-    if not least <= value <= most:  # NaN fails both
-        raise ValueError(f"{what} must lie between {least:g} and {most:g}, not {value!r}: {remedy}")
-
-
-@dataclass(frozen=True, slots=True)
-class BudgetRule:
-    """Retries as a share of first attempts.
-
-    Args:
-        ratio: retries for each first attempt.
-        floor: retries a second that are allowed whatever the traffic.
-        window: seconds over which both are counted, 0.1 to 60.
-
-    Raises:
-        ValueError, TypeError: a number is odd; the message names the fault and the remedy.
-    """
-
-    ratio: float = 0.1
-    floor: float = 1.0
-    window: float = 10.0
-
-    def __post_init__(self) -> None:
-        _number(
-            "budget ratio", self.ratio, 0.0, _MOST, "0.1 allows one retry for ten first attempts"
-        )
-        _number("budget floor", self.floor, 0.0, _MOST, "give retries a second, such as 1")
-        _number("budget window", self.window, 0.1, _LONGEST_WINDOW_S, "give seconds, such as 10")
-
-    @property
-    def words(self) -> str:
-        """As the server is told of it: ratio, floor a second, window in ms."""
-        return f"{float(self.ratio):.12g} {float(self.floor):.12g} {math.ceil(self.window * 1000)}"
-
-
-@dataclass(frozen=True, slots=True)
-class QuotaRule:
-    """Retries from a quota that successes fill up again, as in the AWS SDKs.
-
-    Args:
-        capacity: tokens at the start, and at most.
-        cost: tokens that a retry takes.
-        throttled_cost: tokens that a retry after a refusal for overload takes (429, 503).
-        refund: tokens that a success at the first attempt gives back; one at a retry gives back
-            what that retry took.
-
-    Raises:
-        ValueError, TypeError: a number is odd; the message names the fault and the remedy.
-    """
-
-    capacity: float = 500.0
-    cost: float = 14.0
-    throttled_cost: float = 5.0
-    refund: float = 1.0
-
-    def __post_init__(self) -> None:
-        _number("quota capacity", self.capacity, 0.0, _MOST, "the SDKs have 500")
-        _number("quota cost", self.cost, 1e-6, _MOST, "the SDKs have 14")
-        _number("quota throttled_cost", self.throttled_cost, 1e-6, _MOST, "the SDKs have 5")
-        _number("quota refund", self.refund, 0.0, _MOST, "the SDKs have 1")
-
-
-Rule = BudgetRule | QuotaRule
-
-PRESETS: Final[dict[str, Rule]] = {
-    # Google, "Site Reliability Engineering", chapter 21; the floor is ours.
-    "sre": BudgetRule(ratio=0.1, floor=1.0, window=10.0),
-    # Finagle, RetryBudget.scala: ttl 10 s, 10 retries a second at least, 20 % of requests.
-    "finagle": BudgetRule(ratio=0.2, floor=10.0, window=10.0),
-    # AWS SDKs' standard mode of 2026 (botocore, AWS_NEW_RETRIES_2026).
-    "aws-2026": QuotaRule(capacity=500.0, cost=14.0, throttled_cost=5.0, refund=1.0),
-}
-"""Rules by name."""
-
-
-def rule_of(rule: str | Rule) -> Rule:
-    """A rule by its preset's name, or the rule itself.
-
-    Raises:
-        ValueError: no preset has this name.
-        TypeError: neither a name nor a rule.
-    """
-    if isinstance(rule, str):
-        if rule not in PRESETS:
-            raise ValueError(
-                f"there is no budget preset {rule!r}: use one of {', '.join(PRESETS)}, "
-                "or a BudgetRule"
-            )
-        return PRESETS[rule]
-    if not isinstance(rule, BudgetRule | QuotaRule):
-        raise TypeError(f"a budget takes a preset's name or a BudgetRule, not {rule!r}")
-    return rule
-
-
-def window_rule(rule: str | Rule, what: str) -> BudgetRule:
-    """A rule that a fleet can share.
-
-    Raises:
-        ValueError: one that counts for each process by itself, or no preset.
-    """
-    found = rule_of(rule)
-    if isinstance(found, QuotaRule):
-        raise ValueError(  # noqa: TRY004  a preset's name is a value
-            f"{what} cannot use a quota such as aws-2026, which is each process's own: "
-            "use sre, finagle or a BudgetRule"
-        )
-    return found
 
 
 class RetryBudget(Protocol):
@@ -145,8 +29,8 @@ class RetryBudget(Protocol):
         """A first attempt is being made."""
         ...
 
-    def take(self, *, throttled: bool = False) -> float:
-        """Tokens taken for a retry that may be made now; 0: it may not."""
+    def take(self, *, throttled: bool = False, after: float = 0.0) -> float:
+        """Tokens taken for a retry that may be made ``after`` seconds from now; 0: it may not."""
         ...
 
     def succeeded(self, taken: float = 0.0) -> None:
@@ -177,10 +61,14 @@ class Budget:
         """A first attempt is being made."""
         self._counts.first()
 
-    def take(self, *, throttled: bool = False) -> float:
-        """Tokens taken for a retry that may be made now; 0: it may not. ``throttled``: after a
-        refusal for overload, which a quota charges otherwise."""
-        return self._counts.take(throttled=throttled)
+    def take(self, *, throttled: bool = False, after: float = 0.0) -> float:
+        """Tokens taken for a retry, 0 when there is to be none.
+
+        Args:
+            throttled: after a refusal for overload, which a quota charges otherwise.
+            after: seconds until it is made, which is when it weighs.
+        """
+        return self._counts.take(throttled=throttled, after=after)
 
     def succeeded(self, taken: float = 0.0) -> None:
         """An attempt succeeded, for which ``taken`` tokens had been taken."""
@@ -210,40 +98,40 @@ def budget_of(budget: str | Rule | RetryBudget) -> RetryBudget:
 class Window:
     """First attempts and retries of the last seconds, in slots."""
 
-    __slots__ = ("_firsts", "_lock", "_rule", "_slot_s", "_slots", "_spent")
+    __slots__ = ("_firsts", "_lock", "_now", "_rule", "_slot", "_slot_s", "_slots", "_spent")
 
     def __init__(self, rule: BudgetRule) -> None:
         self._rule = rule
         self._slot_s = rule.window / _SLOTS
-        self._slots: deque[list[int]] = deque([[-1, 0, 0]])
-        """Number, first attempts, tokens spent: of each slot that is still of interest."""
+        self._slots: dict[int, list[int]] = {}
+        """First attempts and tokens spent, of each slot that is still of interest, by number."""
+        self._slot = -1
+        self._now = [0, 0]
+        """The number of the present one, and the slot itself."""
         self._firsts = self._spent = 0
-        """Over all of these."""
+        """Over all of them."""
         self._lock = threading.Lock()
 
     def first(self) -> None:
         slot = int(clock.monotonic() / self._slot_s)
         with self._lock:
-            newest = self._slots[-1]
-            if slot != newest[0]:
-                newest = self._turned(slot)
-            newest[1] += 1
+            if slot != self._slot:
+                self._turn(slot)
+            self._now[0] += 1
             self._firsts += 1
 
-    def take(self, *, throttled: bool = False) -> float:
+    def take(self, *, throttled: bool = False, after: float = 0.0) -> float:
         with self._lock:
             if self._left() < 1:
                 return 0.0
-            self._slots[-1][2] += 1
-            self._spent += 1
+            self._spend(after)
             return 1.0
 
-    def spend(self) -> None:
+    def spend(self, after: float = 0.0) -> None:
         """Count a retry that was allowed elsewhere."""
         with self._lock:
             self._left()
-            self._slots[-1][2] += 1
-            self._spent += 1
+            self._spend(after)
 
     def succeeded(self, taken: float) -> None:
         """What was spent stays spent."""
@@ -255,24 +143,29 @@ class Window:
 
     def _left(self, part: float = 1.0) -> float:
         slot = int(clock.monotonic() / self._slot_s)
-        if slot != self._slots[-1][0]:
-            self._turned(slot)
-        oldest = self._slots[0]
-        # The window ends within that slot: what was earned there may be too old, what was spent
-        # there may not be.
-        earned = self._firsts - (oldest[1] if oldest[0] <= slot - _SLOTS else 0)
+        if slot != self._slot:
+            self._turn(slot)
+        # The window ends within the oldest slot: what was earned there may be too old, what was
+        # spent there may not be.
+        oldest = self._slots.get(slot - _SLOTS)
+        earned = self._firsts - (oldest[0] if oldest else 0)
         rule = self._rule
         return part * (rule.ratio * earned + rule.floor * rule.window) - self._spent
 
-    def _turned(self, slot: int) -> list[int]:
-        """The slot of now, opened; those before the window are dropped."""
-        slots = self._slots
-        slots.append([slot, 0, 0])
-        while slots[0][0] < slot - _SLOTS:
-            _, firsts, spent = slots.popleft()
+    def _spend(self, after: float) -> None:
+        """In the slot in which the retry will be made: it weighs there."""
+        made = int((clock.monotonic() + min(after, self._rule.window)) / self._slot_s)
+        self._slots.setdefault(made, [0, 0])[1] += 1
+        self._spent += 1
+
+    def _turn(self, slot: int) -> None:
+        """Open the slot of now, and drop those before the window."""
+        self._slot = slot
+        self._now = self._slots.setdefault(slot, [0, 0])
+        for old in [number for number in self._slots if number < slot - _SLOTS]:
+            firsts, spent = self._slots.pop(old)
             self._firsts -= firsts
             self._spent -= spent
-        return slots[-1]
 
 
 class Quota:
@@ -288,7 +181,7 @@ class Quota:
     def first(self) -> None:
         """First attempts earn nothing here: successes do."""
 
-    def take(self, *, throttled: bool = False) -> float:
+    def take(self, *, throttled: bool = False, after: float = 0.0) -> float:
         cost = self._rule.throttled_cost if throttled else self._rule.cost
         with self._lock:
             if self._left < cost:

@@ -112,7 +112,7 @@ class Course:
         if self._above is not None and self._above.left < 1:
             self._deny("layer", error, "another layer retries (x-retry-budget: 0)")
         delay = self._pause(error)
-        self._taken = policy.budget.take(throttled=is_throttled(error))
+        self._taken = policy.budget.take(throttled=is_throttled(error), after=delay)
         if not self._taken:
             self._deny("budget", error, "the retry budget is spent")
         if self._above is not None and not self._above.spend():

@@ -20,9 +20,10 @@ from typing import Any, Final, ParamSpec, TypeVar
 from ..config import MAX_RETRIES, whole
 from ..deadline import seconds
 from ..errors import shown
-from .budget import BudgetRule, RetryBudget, Rule, Window, budget_of
+from .budget import RetryBudget, Window, budget_of
 from .policy import Key, check_key_of_calls, check_repeats, key_of
 from .race import Plan, Race
+from .rules import BudgetRule, Rule
 from .tail import LEAST_DELAY_S, Tail
 
 P = ParamSpec("P")

@@ -10,8 +10,9 @@ from ..config import MAX_RETRIES, whole
 from ..deadline import Deadline, seconds
 from ..errors import shown
 from .backoff import Backoff
-from .budget import RetryBudget, Rule, budget_of
+from .budget import RetryBudget, budget_of
 from .latency import Latencies
+from .rules import Rule
 from .transient import is_transient
 
 On = type[Exception] | Sequence[type[Exception]] | Callable[[Exception], bool]

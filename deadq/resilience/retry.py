@@ -26,9 +26,10 @@ from typing import Any, ParamSpec, Self, TypeVar
 from ..deadline import Deadline
 from ..errors import shown
 from .backoff import Backoff
-from .budget import RetryBudget, Rule
+from .budget import RetryBudget
 from .course import Course
 from .policy import Key, On, Policy, check_key_of_calls, key_of, policy
+from .rules import Rule
 
 P = ParamSpec("P")
 R = TypeVar("R")

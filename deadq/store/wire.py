@@ -32,8 +32,10 @@ BROKEN: Final = (
     OSError,
     rx.ClusterError,
     rx.RedisClusterException,
+    rx.InvalidResponse,
 )
-"""What a connection raises when it is of no more use, or a Cluster client that finds no node."""
+"""What a connection raises when it is of no more use: broken, or what answers there is something
+else; or a Cluster client that finds no node."""
 
 
 class Forks:
@@ -136,7 +138,10 @@ def translate(error: Exception, call: Call[Any] | None = None) -> Exception:
     if isinstance(error, rx.ResponseError):
         text = str(error) if call is None else call.script.locate(str(error))
         return StoreUnavailable(f"the server answered with an error: {text:.300}")
-    return _unavailable("the server cannot be reached", error)
+    if isinstance(error, rx.InvalidResponse):
+        meaning = "what answers there is no Redis or Valkey; name another port in the URL"
+        return _unavailable(meaning, error)
+    return _unavailable("the server cannot be reached; is it running, and the URL right?", error)
 
 
 class AccessRefused(StoreUnavailable):

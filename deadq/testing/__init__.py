@@ -19,9 +19,12 @@ work in a test as they are. :func:`slow_proxy` puts a bad network in front of a 
 :func:`run_in_virtual_time` runs asynchronous code that waits, such as retries and hedges, without
 waiting.
 
+:func:`assert_chain` fails a test where the timeouts and tries of a chain of calls do not fit.
+
 pytest finds the fixtures ``deadq_clock`` and ``deadq_queue`` by itself.
 """
 
+from .chains import assert_chain
 from .driver import arun_until_idle, run_until_idle
 from .fake import faked, queue
 from .moving_clock import Clock, clock
@@ -32,6 +35,7 @@ __all__ = [
     "Clock",
     "SlowProxy",
     "arun_until_idle",
+    "assert_chain",
     "clock",
     "faked",
     "queue",

@@ -586,6 +586,8 @@ def test_throughput_shows_what_steps_cost(short_folder):
         "idle_child_mb",
         "start_latency_vs_raw",
         "refuse_vs_accept",
+        "retry_vs_tenacity",
+        "commands_per_100_calls",
         "commands_per_job_1k",
         "commands_per_job_100k",
         "bytes_per_job",

@@ -100,27 +100,38 @@ def test_version(shop):
     [
         (["frobnicate"], "No such command 'frobnicate'. (see deadq --help)"),
         (["--frobnicate"], "No such option: --frobnicate (see deadq --help)"),
-        (["work"], "Missing argument 'MODULE:QUEUE'. (see deadq --help)"),
+        (["work"], "Missing argument 'MODULE:QUEUE'. (see deadq work --help)"),
         (["work", "nope:x"], "no module `nope` in {cwd} or on the Python path; "),
         (["work", "shop.nope:x"], "no module `shop.nope` in {cwd} or on the Python path; "),
         (
             ["work", "shop.jobs:shop"],
-            "no queue `shop` in module shop.jobs; it has: `checkout`, `empty`",
+            "no queue `shop` in module shop.jobs; it has: shop.jobs:checkout, shop.jobs:empty",
         ),
         (["work", "shop:shop"], "no queue `shop` in module shop; it has none; "),
         (["work", "shop.jobs:number"], "`number` in module shop.jobs is no queue but a int; "),
-        (["work", "shop.jobs"], "no queue was named in module shop.jobs; it has: `checkout`, "),
+        (
+            ["work", "shop.jobs"],
+            "no queue was named in module shop.jobs; it has: shop.jobs:checkout, ",
+        ),
+        (["work", "checkout"], "no module `checkout` in {cwd} or on the Python path; a queue is "),
         (["work", "shop/jobs.py:checkout"], "give the module's name: shop.jobs:checkout"),
         (["work", ":checkout"], "no module was named; write MODULE:QUEUE"),
         (["work", "shop.jobs:empty"], "queue 'empty' has no tasks; "),
         (["work", "shop.jobs:checkout", "--concurrency", "0"], "concurrency must lie between 1 "),
         (["work", "shop.jobs:checkout", "--grace", "nan"], "grace must be finite, not nan"),
         (["work", "shop.jobs:checkout", "--url", "http://x"], "cannot read the server's URL"),
-        (["stats", "shop.jobs:nix"], "no queue `nix` in module shop.jobs; it has: `checkout`, "),
+        (
+            ["stats", "shop.jobs:nix"],
+            "no queue `nix` in module shop.jobs; it has: shop.jobs:checkout, ",
+        ),
         (["stats", ""], "queue name must not be empty"),
-        (["health"], "Missing argument 'FILE|[HOST:]PORT'. (see deadq --help)"),
+        (["health"], "Missing argument 'FILE|[HOST:]PORT'. (see deadq health --help)"),
         (["health", "x", "--max-age", "0"], "max-age must be more than 0 seconds, not 0.0"),
         (["demo", "--seconds", "0"], "Invalid value for '--seconds': "),
+        (["server", "start", "x"], "(see deadq server start --help)"),
+        (["server", "begin"], "No such command 'begin'. (see deadq server --help)"),
+        (["demo", "--seconds", "inf"], "Invalid value for '--seconds': "),
+        (["demo", "--seconds", "nan"], "Invalid value for '--seconds': "),
     ],
 )
 def test_a_wrong_request_is_one_line_and_exit_2(args, says, shop):
@@ -129,6 +140,15 @@ def test_a_wrong_request_is_one_line_and_exit_2(args, says, shop):
     assert done.stdout == ""
     assert done.stderr.startswith("deadq: ")
     assert says.format(cwd=shop) in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_module_that_one_of_pythons_own_hides_is_told_of(shop):
+    (shop / "queue.py").write_text(JOBS)
+    done = deadq_command("work", "queue:checkout", cwd=shop, PYTHONSAFEPATH="1")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("deadq: no queue `checkout` in module queue; it has none; ")
+    assert f"so give the one in {shop} another name" in done.stderr
     assert done.stderr.count("\n") == 1
 
 
@@ -181,6 +201,58 @@ def test_a_missing_extra_is_named(missing, args, remedy, shop):
     assert done.stderr.count("\n") == 1
 
 
+# Ctrl-C while the command is being loaded.
+
+INTERRUPTED_AT = """
+import os, signal, sys
+
+class AtImport:
+    def find_spec(self, name, *_):
+        if name == "{module}":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, AtImport())
+signal.signal(signal.SIGINT, {handler})
+from deadq_command import main
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "code", "says"),
+    [
+        ("deadq", -signal.SIGINT, ""),
+        ("redis", -signal.SIGINT, ""),
+        ("deadq.cli", -signal.SIGINT, ""),
+        ("typer", -signal.SIGINT, ""),
+        ("deadq.cli.jobs", 130, "deadq: interrupted\n"),
+    ],
+)
+def test_an_interrupt_before_the_command_has_begun_is_quiet(module, code, says, shop):
+    done = loading(shop, module, "signal.default_int_handler")
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", says)
+
+
+def test_an_interrupt_that_is_ignored_stays_so(shop):
+    done = loading(shop, "redis", "signal.SIG_IGN")
+    assert done.returncode == 1
+    assert done.stderr.startswith("deadq: the server cannot be reached")
+
+
+def loading(folder, module, handler):
+    """A command that hears a Ctrl-C when that module is about to be imported."""
+    source = INTERRUPTED_AT.format(module=module, handler=handler)
+    return subprocess.run(
+        [sys.executable, "-c", source, "jobs", "checkout", "--url", "redis://127.0.0.1:1"],
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
 # Working.
 
 
@@ -190,7 +262,8 @@ def test_a_worker_works_and_stops_gracefully(shop, valkey_server, monkeypatch):
     with started("work", "shop.jobs:checkout", "--concurrency=2", "-v", cwd=shop) as worker:
         try:
             assert worker.stderr.readline() == (
-                "deadq: working on queue checkout (add, slow), 2 at a time; Ctrl-C stops\n"
+                f"deadq: working on queue checkout (add, slow) on {valkey_server.url}, "
+                "2 at a time; Ctrl-C stops\n"
             )
             assert add.options(key="one").call(1, 2) == 3
             running = slow.enqueue(0.5)
@@ -258,10 +331,10 @@ def test_stats_are_printed(target, shop, valkey_server, monkeypatch):
 
     for_people = deadq_command("stats", target, cwd=shop)
     assert (for_people.returncode, for_people.stderr) == (0, "")
-    rows = {
-        line.split()[0]: line.split()[-1] for line in for_people.stdout.split("\n") if line.split()
-    }
-    assert (rows["queue"], rows["ready"], rows["admitted"]) == ("checkout", "2", "2")
+    title, *lines = for_people.stdout.splitlines()
+    rows = dict(line.split() for line in lines)
+    assert title == f"queue checkout on {valkey_server.url}"
+    assert (rows["ready"], rows["admitted"]) == ("2", "2")
 
     for_programs = deadq_command("stats", target, "--json", cwd=shop)
     counted = json.loads(for_programs.stdout)
@@ -301,7 +374,7 @@ def test_without_any_url_the_embedded_server_serves(shop, project):
     with started("work", "shop.jobs:checkout", cwd=shop, **settings) as worker:
         try:
             assert "deadq: started a private" in worker.stderr.readline()
-            assert "deadq: working on queue checkout" in worker.stderr.readline()
+            assert f" on the private server in {project.data}, " in worker.stderr.readline()
             done = deadq_command("stats", "checkout", "--json", cwd=shop, **settings)
             assert json.loads(done.stdout)["queue"] == "checkout"
         finally:

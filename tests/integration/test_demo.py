@@ -10,6 +10,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import termios
 import time
@@ -64,6 +65,7 @@ def test_the_demo_shows_what_it_promises(stage):
         assert phase["offered"] >= phase["accepted"] + refused
         assert phase["accepted"] == phase["on_time"] + phase["late"]
         assert phase["duplicate_effects"] == 0
+        assert phase["orphans"] == phase["runs"] - phase["on_time"] >= 0
     overload = shown["phases"]["overload"]
     assert sum(overload["refused"].values()) >= 0.1 * overload["offered"]
     assert overload["seen_s"] >= 1.0
@@ -152,6 +154,28 @@ def test_an_interrupted_demo_leaves_nothing_behind(sign, moment, stage):
             process.kill()
     # Python itself turns an interrupt that fell into an exec() into the signal's own exit
     assert process.returncode in {130, -signal.SIGINT}
+    assert said.strip() == "deadq: interrupted"
+
+
+def test_modules_of_the_folder_it_is_run_in_are_not_taken_for_pythons_own(stage):
+    here, temporary = stage
+    own = here / "queue.py"
+    own.write_text("raise SystemExit('not this one')")
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "deadq.cli", "demo"],
+        cwd=here,
+        env=environment(TMPDIR=str(temporary)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        read_until(process, "calm: ")
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    own.unlink()
     assert said.strip() == "deadq: interrupted"
 
 

@@ -1,11 +1,14 @@
 """Commands that look at a queue and steer it, as an operator meets them: real processes."""
 
+import contextlib
 import json
 import os
 import pty
 import resource
 import signal
+import socket
 import subprocess
+import threading
 
 import pytest
 
@@ -36,6 +39,10 @@ async def hold() -> None:
     await current_job().unit("charge", charge, "17")
     raise Retry(after=20.0)
 
+@checkout.task(within=30.0, retries=1)
+async def again() -> None:
+    raise Retry(after=0.0)
+
 async def charge(order: str) -> str:
     return order
 """
@@ -58,7 +65,10 @@ class Desk:
         @self.queue.task(within=30.0, retries=1)
         async def hold() -> None: ...
 
-        self.pay, self.slow, self.hold = pay, slow, hold
+        @self.queue.task(within=30.0, retries=1)
+        async def again() -> None: ...
+
+        self.pay, self.slow, self.hold, self.again = pay, slow, hold, again
 
     def command(self, *args):
         return deadq_command(*args, cwd=self.folder, DEADQ_URL=self.url)
@@ -123,7 +133,7 @@ def test_jobs_are_listed(desk):
 def test_jobs_of_one_state_and_no_more_than_asked_for_are_listed(staffed):
     slow = staffed.slow.options(key="slow").enqueue(20.0)
     wait_until(lambda: slow.state() is State.RUNNING, "the slow job to start")
-    staffed.pay.options(key="put off", not_before=Deadline.after(10.0)).enqueue("1")
+    staffed.pay.options(key="put off", within=900.0, not_before=Deadline.after(600.0)).enqueue("1")
     (running,) = staffed.json("jobs", "checkout", "--state", "running")
     assert (running["key"], running["state"]) == ("slow", "running")
     assert running["worker"].rpartition(":")[2].isdigit()
@@ -164,7 +174,28 @@ def test_the_dead_are_listed_the_newest_first(staffed):
     assert len(staffed.json("dead", "checkout", "--limit", "1")) == 1
     for_people = words(staffed.said("dead", "checkout"))
     assert {"a", "b", "failed", "ValueError:"} <= for_people
-    assert staffed.json("show", "checkout", "a")["error_message"] == "no money for a"
+
+
+def test_a_job_that_failed_is_shown_with_the_place_where_it_did(staffed):
+    staffed.fail("a")
+    shown = staffed.json("show", "checkout", "a")
+    assert (shown["error_type"], shown["error_message"]) == ("ValueError", "no money for a")
+    for_people = staffed.said("show", "checkout", "a")
+    assert "\nwhere it failed\n  Traceback (most recent call last):\n" in for_people
+    for line in ("jobs.py", "in pay", 'raise ValueError(f"no money for {order}")'):
+        assert line in for_people
+        assert line in shown["error_traceback"]
+    staffed.pay.options(key="b").call("b")
+    assert "where it failed" not in staffed.said("show", "checkout", "b")
+    assert staffed.json("show", "checkout", "b")["error_traceback"] is None
+
+
+def test_of_a_job_that_used_up_its_retries_it_is_said_after_how_many(staffed):
+    with pytest.raises(JobFailed, match="Retry: the handler asked to be run again in 0 s"):
+        staffed.again.options(key="again").call()
+    for command in (["dead", "checkout"], ["show", "checkout", "again"]):
+        done = deadq_command(*command, cwd=staffed.folder, DEADQ_URL=staffed.url, COLUMNS="200")
+        assert "gave up after 2 attempts: deadq.errors.Retry: the handler" in done.stdout
 
 
 # Steering.
@@ -182,11 +213,22 @@ def test_a_job_that_has_ended_is_not_cancelled(staffed):
     assert told == "deadq: 17: too late, it is done\n"
 
 
+def test_a_second_cancel_does_not_say_that_it_never_starts(staffed):
+    slow = staffed.slow.options(key="slow").enqueue(20.0)
+    wait_until(lambda: slow.state() is State.RUNNING, "the slow job to start")
+    interrupted = "deadq: slow: it runs, and is interrupted outside its units\n"
+    assert staffed.said("cancel", "jobs:checkout", "slow", slow.id) == interrupted
+    wait_until(lambda: slow.state() is State.CANCELLED, "the slow job to be interrupted")
+    again = staffed.said("cancel", "jobs:checkout", "slow")
+    assert again == "deadq: slow: it was cancelled before\n"
+
+
 def test_a_cancelled_job_keeps_its_units_as_long_as_the_queue_says(staffed):
     """A repeat of it must not have its effect once more."""
     job = staffed.hold.options(key="held").enqueue()
     wait_until(lambda: job.state() is State.LATER, "it to wait for its second attempt")
-    staffed.json("cancel", "jobs:checkout", "held")
+    told = staffed.said("cancel", "jobs:checkout", "held")
+    assert told == "deadq: held: cancelled, it does not start again\n"
     assert job.state() is State.CANCELLED
     assert staffed.queue.show(job.id).kept_s > 7_000
     waits = staffed.pay.options(key="waits", not_before=Deadline.after(20.0)).enqueue("1")
@@ -209,11 +251,21 @@ def test_several_are_cancelled_and_one_that_runs_is_interrupted(staffed):
 def test_a_dead_job_is_requeued_and_its_unit_does_not_run_again(staffed):
     staffed.fail("a", "b")
     assert staffed.said("requeue", "jobs:checkout", "a", "--within", "5") == (
-        "deadq: requeued 1 of 1 jobs, 5 s each\n"
+        "deadq: requeued 1 of 1 job, 5 s each\n"
     )
     failures = ("finished:failed", 3)
     wait_until(lambda: failures in staffed.queue.stats().counters.items(), "it to fail again")
     assert [job["key"] for job in staffed.json("dead", "checkout")] == ["a", "b"]
+
+
+def test_a_job_that_is_named_twice_is_requeued_once_and_a_refusal_names_its_key(staffed):
+    staffed.fail("a")
+    staffed.pay.options(key="b").call("b")
+    told = staffed.said("requeue", "jobs:checkout", "a", "b", "a", code=1)
+    first, second = told.splitlines()
+    assert first == "deadq: requeued 1 of 2 jobs, 60 s each"
+    assert second.startswith("deadq: b: the job is not among the dead: ")
+    assert second.endswith(" is not among the dead: it is done")
 
 
 def test_all_dead_jobs_are_requeued_with_the_time_that_is_given(staffed):
@@ -223,17 +275,20 @@ def test_all_dead_jobs_are_requeued_with_the_time_that_is_given(staffed):
     assert (refused["requeued"], len(refused["refused"])) == ([], 3)
     assert all("paused" in reason for reason in refused["refused"].values())
     staffed.queue.resume()
-    assert len(staffed.json("requeue", "jobs:checkout", "--all", "--within", "7")["requeued"]) == 3
+    assert (
+        len(staffed.json("requeue", "jobs:checkout", "--all", "--within", "900")["requeued"]) == 3
+    )
     for key in "abc":
         shown = staffed.json("show", "checkout", key)
-        assert 2.0 < shown["remaining_s"] < 7.0
+        assert 60.0 < shown["remaining_s"] < 900.0
 
 
 def test_a_queue_is_paused_and_resumed(desk):
+    desk.pay.enqueue("1")
     assert desk.said("pause", "checkout") == "deadq: queue checkout refuses new jobs\n"
     with pytest.raises(Paused):
         desk.pay.enqueue("1")
-    assert desk.said("stats", "checkout").startswith("queue checkout, paused\n")
+    assert desk.said("stats", "checkout").startswith(f"queue checkout on {desk.url}, paused\n")
     assert desk.json("stats", "checkout")["paused"] is True
     assert desk.json("pause", "checkout") == {"queue": "checkout", "paused": True}
     assert desk.json("resume", "checkout") == {"queue": "checkout", "paused": False}
@@ -253,17 +308,17 @@ def test_a_queue_is_drained(staffed):
 def test_a_queue_that_nobody_works_on_is_not_drained_in_time(desk):
     desk.pay.enqueue("1")
     assert desk.said("drain", "checkout", "--timeout", "0.2", code=1) == (
-        "deadq: queue checkout: 1 jobs are unfinished after 0.2 s\n"
+        "deadq: queue checkout: 1 unfinished job after 0.2 s; it stays paused until deadq resume\n"
     )
 
 
-def test_on_a_terminal_a_bar_is_drawn(desk):
-    desk.pay.enqueue("1")
+def on_terminal(folder, *args, **settings):
+    """What a command writes to a terminal that is its stderr."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        [*COMMAND, "drain", "checkout", "--timeout", "0.3"],
-        cwd=desk.folder,
-        env=environment(DEADQ_URL=desk.url, TERM="xterm"),
+        [*COMMAND, *args],
+        cwd=folder,
+        env=environment(**settings),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=theirs,
@@ -277,9 +332,35 @@ def test_on_a_terminal_a_bar_is_drawn(desk):
         pass
     os.close(ours)
     process.communicate(timeout=10)
-    assert process.returncode == 1
+    return process.returncode, drawn
+
+
+def test_on_a_terminal_a_bar_is_drawn(desk):
+    desk.pay.enqueue("1")
+    drain = ("drain", "checkout", "--timeout", "0.3")
+    code, drawn = on_terminal(desk.folder, *drain, DEADQ_URL=desk.url, TERM="xterm")
+    assert code == 1
     assert b"drain" in drawn
     assert b"0/1" in drawn
+
+
+def test_on_a_terminal_that_cannot_draw_there_is_no_bar(desk):
+    desk.pay.enqueue("1")
+    drain = ("drain", "checkout", "--timeout", "0.3")
+    assert on_terminal(desk.folder, *drain, DEADQ_URL=desk.url, TERM="dumb") == (1, b"")
+
+
+@pytest.mark.parametrize("command", ["stats", "jobs", "dead", "pause", "resume", "drain"])
+def test_of_a_queue_that_was_never_used_it_is_said(command, desk):
+    """Its name may be mistyped."""
+    note = "; nothing was ever submitted to it"
+    said = " ".join(desk.said(command, "chekout").split())
+    assert note in said
+    assert desk.url in said
+    desk.json(command, "chekout")
+    desk.queue.resume()
+    desk.pay.enqueue("1").cancel()
+    assert note not in " ".join(desk.said(command, "checkout").split())
 
 
 EVERYWHERE = {
@@ -295,6 +376,18 @@ EVERYWHERE = {
     "drain": ["empty"],
 }
 """How each command that asks the server may be called."""
+
+
+@pytest.mark.parametrize("command", EVERYWHERE)
+def test_where_no_server_runs_none_is_started_to_look_at(command, desk):
+    """In a folder that is not the project's, say."""
+    data = desk.folder / "data"
+    settings = {"DEADQ_URL": "", "DEADQ_DATA_DIR": str(data)}
+    done = deadq_command(command, *EVERYWHERE[command], cwd=desk.folder, **settings)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"deadq: no server runs for {data}; 'deadq server start' does it")
+    assert done.stderr.count("\n") == 1
+    assert not data.exists()
 
 
 @pytest.mark.parametrize("command", EVERYWHERE)
@@ -426,13 +519,14 @@ def test_what_a_module_prints_is_no_part_of_the_answer(desk):
             1,
             "queue checkout has no job with the id or key `nix`; ",
         ),
-        (["cancel", "jobs:checkout"], 2, "Missing argument 'JOB...'"),
+        (["cancel", "jobs:checkout"], 2, "'JOB...'. (see deadq cancel --help)"),
+        (["requeue", "jobs:checkout", "a", "--within", "1e30"], 2, "past the queue's horizon of "),
         (["jobs", "checkout", "--state", "done"], 2, "no job is unfinished in state 'done': name "),
         (["jobs", "checkout", "--limit", "-1"], 2, "limit must lie between 0 and "),
         (["dead", "checkout", "--limit", "-1"], 2, "limit must lie between 0 and "),
         (["jobs", ""], 2, "queue name must not be empty"),
         (["pause", "nope:x"], 2, "no module `nope` in "),
-        (["cancel", "checkout", "a"], 2, "the queue's own settings say: give MODULE:QUEUE"),
+        (["cancel", "checkout", "a"], 2, "how long recorded units are kept: give MODULE:QUEUE"),
         (["requeue", "checkout", "a"], 2, "needs the queue's own settings: give MODULE:QUEUE"),
         (["requeue", "jobs:checkout"], 2, "name the jobs to requeue by id or key, or give --all"),
         (["requeue", "jobs:checkout", "a", "--all"], 2, "name the jobs to requeue by id or key, "),
@@ -469,3 +563,26 @@ def test_without_a_server_it_is_one_line_and_exit_1(command, desk):
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("deadq: the server cannot be reached")
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["stats", "check"])
+def test_a_port_at_which_something_else_answers_is_one_line_and_exit_1(command, desk):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        answering = threading.Thread(target=answer_in_http, args=(listener,))
+        answering.start()
+        url = f"redis://127.0.0.1:{listener.getsockname()[1]}"
+        done = desk.command(command, *EVERYWHERE[command], "--url", url)
+        listener.shutdown(socket.SHUT_RDWR)
+        answering.join(10)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("deadq: what answers there is no Redis or Valkey; name another ")
+    assert done.stderr.count("\n") == 1
+
+
+def answer_in_http(listener):
+    with contextlib.suppress(OSError):  # it was shut down
+        while True:
+            caller, _ = listener.accept()
+            with caller:
+                caller.recv(1024)
+                caller.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")

@@ -125,6 +125,10 @@ def two_results_taken(answers, books):
     return answers, replace(books, taken={**books.taken, answers[5].job: 2})
 
 
+def run_by_nobody(answers, books):
+    return answers, replace(books, runs=dict(list(books.runs.items())[1:]))
+
+
 def paid_twice(answers, books):
     return answers, replace(books, paid={**books.paid, answers[5].order.key: ["r-6", "again"]})
 
@@ -165,6 +169,7 @@ WITH_REASON = "every refusal said why, and when to come back"
         (accepted_and_not_counted, {ONE_OUTCOME}),
         (an_outcome_too_many, {ONE_OUTCOME}),
         (two_results_taken, {ONE_OUTCOME}),
+        (run_by_nobody, {ONE_OUTCOME}),
         (paid_twice, {PAID_ONCE, SAME_RECEIPT}),
         (another_receipt, {SAME_RECEIPT}),
         (a_repeat_with_another_receipt, {SAME_RECEIPT}),
@@ -286,6 +291,24 @@ def test_the_table_fits_eighty_columns_and_names_what_broke(capsys, monkeypatch)
     (recovered,) = [line for line in said.split("\n") if "recovered" in line]
     assert recovered.split()[-2:] == ["9.9", "s"]
     assert ">" in recovered
+
+
+@pytest.mark.parametrize("columns", [40, 20])
+def test_a_narrow_table_cuts_no_number(columns, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    answers, books = good_world()
+    phases, _ = judged(answers, books)
+    phases = [replace(phases[0], offered=1_234_567), *phases[1:]]
+    table.show(phases, judge(phases, answers, books), ABOUT, books)
+    figures = capsys.readouterr().out.partition("At 3 times")[0]
+    assert "…" not in figures.partition("offered")[2]
+
+
+def test_nothing_is_said_of_refusals_where_there_were_none():
+    answers, books = good_world()
+    phases, _ = judged([a for a in answers if a.accepted], books)
+    (surge, _) = table.morals(phases, books, 50.0)
+    assert surge.endswith("100.0% of the accepted on time.")
 
 
 def test_lost_answers_are_told_with_the_cause(capsys):

@@ -64,7 +64,9 @@ def drawn(view, width, height, **options):
     return console.file.getvalue().removesuffix("\n").split("\n")
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 40), (60, 20), (200, 60), (30, 10)])
+@pytest.mark.parametrize(
+    "size", [(80, 24), (120, 40), (60, 20), (200, 60), (30, 10), (10, 5), (1, 1)]
+)
 def test_it_fits_the_terminal(view, size):
     width, height = size
     lines = drawn(view, width, height, color_system=None)
@@ -134,3 +136,9 @@ def test_a_pipe_gets_no_drawing(monkeypatch):
     assert not can_draw(Console(file=io.StringIO(), force_terminal=True))
     monkeypatch.setenv("TERM", "xterm")
     assert can_draw(Console(file=io.StringIO(), force_terminal=True))
+
+
+def test_a_terminal_without_the_signs_gets_no_drawing(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    latin = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
+    assert not can_draw(Console(file=latin, force_terminal=True))

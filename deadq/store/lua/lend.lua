@@ -3,7 +3,7 @@
 -- loan counts as spent until it is told of or runs out, so that the fleet's bound holds meanwhile.
 --
 -- ARGV 1 now   2 holder   3 number of this call   4 rule, or '' to leave it as it is   5 tokens wanted
---      6 loan's length ms   7.. 'f' (first attempts) or 's' (tokens spent), how long ago (ms), how many
+--      6 loan's length ms   7.. 'f' (first attempts) or 's' (tokens spent), how long ago (ms; may be to come), how many
 -- reply: now, tokens lent, tokens left to the others
 --
 -- The same number again gets the same loan, and counts nothing twice.

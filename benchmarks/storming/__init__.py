@@ -1,0 +1,1 @@
+"""The parts of ``benchmarks.storm``: an outage seen by a fleet, and three layers that retry."""
