@@ -460,23 +460,23 @@ def test_the_list_names_every_benchmark_and_what_it_is():
     done = run("benchmarks")
     assert done.returncode == 0, done.stderr
     found = dict(benchmarks())
-    assert {f"benchmarks.{name}" for name in ("jitter", "shed", "spell", "throughput")} <= set(
-        found
-    )
+    assert {
+        f"benchmarks.{name}" for name in ("hedge", "jitter", "shed", "spell", "throughput")
+    } <= set(found)
     for name, line in found.items():
         assert name in done.stdout
         assert line
         assert line in done.stdout
 
 
-@pytest.mark.parametrize("name", ["jitter", "shed", "spell", "throughput"])
+@pytest.mark.parametrize("name", ["hedge", "jitter", "shed", "spell", "throughput"])
 def test_each_explains_itself(name):
     done = run(f"benchmarks.{name}", "--help")
     assert done.returncode == 0, done.stderr
     assert "--json" in done.stdout
     assert "--quick" in done.stdout
     assert "--picture" in done.stdout
-    assert ("--server" in done.stdout) == (name != "jitter")
+    assert ("--server" in done.stdout) == (name not in {"hedge", "jitter"})
 
 
 SERVER = {"redis-py", "hiredis", "server", "protocol"}
