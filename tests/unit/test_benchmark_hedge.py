@@ -1,10 +1,11 @@
-"""The fleet that benchmarks.hedge simulates is the one it says, and its figures are what they say."""
+"""The fleet that benchmarks.hedge simulates is the one it says, and so are its figures."""
 
 import math
 
 import pytest
 
 from benchmarks import hedge
+from benchmarks.hedging import fleet, spells
 from benchmarks.hedging.chart import beyond, picture
 from benchmarks.hedging.fleet import (
     HEDGES,
@@ -16,13 +17,18 @@ from benchmarks.hedging.fleet import (
     _together,
     simulate,
 )
-from benchmarks.hedging.spells import hedges_when_slow
 from deadq.testing import run_in_virtual_time
 
 
+@pytest.fixture(autouse=True)
+def _short_warm_up(monkeypatch):
+    monkeypatch.setattr(fleet, "WARM_S", 0.5)
+    monkeypatch.setattr(spells, "BEFORE_S", 0.5)
+
+
 def test_replies_are_as_slow_as_it_says():
-    fleet = Fleet("unhedged", "1")
-    replies = [fleet._reply_s() for _ in range(100_000)]
+    servers = Fleet("unhedged", "1")
+    replies = [servers._reply_s() for _ in range(100_000)]
     stalls = [reply for reply in replies if reply > STALL_S]
     slow = [reply for reply in replies if 0.010 < reply < STALL_S]
     # four standard deviations
@@ -40,16 +46,16 @@ def test_all_are_slow_together():
 
 
 def test_a_request_lasts_as_long_as_its_slowest_call(monkeypatch):
-    fleet = Fleet("unhedged", "1")
+    servers = Fleet("unhedged", "1")
     replies = iter([*[0.001] * (SERVERS - 1), 0.7])
-    monkeypatch.setattr(fleet, "_reply_s", lambda: next(replies))
-    assert run_in_virtual_time(fleet.request()) == pytest.approx(0.7)
-    assert (fleet.firsts, fleet.seconds) == (SERVERS, 0)
+    monkeypatch.setattr(servers, "_reply_s", lambda: next(replies))
+    assert run_in_virtual_time(servers.request()) == pytest.approx(0.7)
+    assert (servers.firsts, servers.seconds) == (SERVERS, 0)
 
 
 @pytest.mark.parametrize("way", HEDGES)
 def test_a_seed_gives_one_run(way):
-    one, same, other = (simulate(Task(way, 60, seed)) for seed in ("1", "1", "2"))
+    one, same, other = (simulate(Task(way, 15, seed)) for seed in ("1", "1", "2"))
     assert one == same
     assert one != other
     assert one.firsts == len(one.taken_s) * SERVERS
@@ -57,14 +63,14 @@ def test_a_seed_gives_one_run(way):
 
 
 def test_hedging_takes_the_stalls_off_and_costs_what_it_says():
-    plain, hedged = (simulate(Task(way, 250, "3")) for way in ("unhedged", "fixed"))
+    plain, hedged = (simulate(Task(way, 100, "3")) for way in ("unhedged", "fixed"))
     assert plain.p(0.97) > STALL_S
     assert hedged.p(0.99) < 0.05
     assert 0.01 < hedged.extra <= 0.03
 
 
 def test_in_a_spell_there_are_next_to_none():
-    assert hedges_when_slow("fixed", 5.0, 1, 3.0) <= 0.01
+    assert spells.hedges_when_slow("fixed", 5.0, 1, 1.0) <= 0.01
 
 
 def test_parts_are_put_together_by_their_calls():
