@@ -34,6 +34,9 @@ MAX_KEY_BYTES: Final = 1024
 BOUNDED: Final = "b"
 """Mark of a job whose retries were given by a layer above (DESIGN 7, one layer retries)."""
 
+HEDGED: Final = "h"
+"""Mark of a job that an idle worker may start a second time, and which so has no units."""
+
 
 class State(StrEnum):
     """Where a job is in its life."""
@@ -170,7 +173,7 @@ class Submission(NamedTuple):
     once: str = ""
     """``1``: a crash ends the job, which so runs at most once."""
     marks: str = ""
-    """What its worker has to know of it: :data:`BOUNDED`."""
+    """What its worker has to know of it: :data:`BOUNDED`, :data:`HEDGED`."""
 
 
 class Admission(NamedTuple):

@@ -17,7 +17,7 @@ from .config import TaskConfig
 from .deadline import Deadline
 from .errors import DeadlineExpired, PayloadTooLarge, Rejected, shown
 from .handle import JobHandle
-from .job import BOUNDED, CRITICALITY_RANK, Submission, job_id
+from .job import BOUNDED, CRITICALITY_RANK, HEDGED, Submission, job_id
 from .options import NO_OPTIONS, Options, checked, within_horizon
 from .prepared import Prepared
 from .resilience.allowance import Allowance
@@ -223,9 +223,13 @@ class Task(BoundCall[P, R]):
             queue.new_token(),
             payload,
             "1" if config.on_crash == "fail" else "",
-            "" if Allowance.current() is None else BOUNDED,
+            self._marks(),
         )
         return Prepared(submission, deadline)
+
+    def _marks(self) -> str:
+        bounded = "" if Allowance.current() is None else BOUNDED
+        return bounded + (HEDGED if self.config.hedge else "")
 
     def _retries(self, options: Options) -> int:
         """As the task or the call says, within what a layer above has left: one layer retries."""

@@ -145,6 +145,16 @@ def test_every_key_that_a_life_leaves_is_a_known_one(world):
     claims = world.claim("c", 1, 5).claims
     assert {claim.id for claim in claims} == {"a0", "a1", "a2", "a3", "d0"}
     fences = {claim.id: claim.fence for claim in claims}
+    world.admit(submission("f0", within=90_000, marks="h", task="u"))
+    world.seed_service("u", 10, 20)
+    for child in ("d", "e"):
+        world.register(child, "u", "v")
+        world.seed_earned()
+        world.claim(child, 1, 2, "u", "v")
+        world.now += 50
+    world.admit(submission("f1", within=90_000, marks="h", task="u"))
+    world.claim("d", 2, 1, "u")
+    world.client.zadd(world.key("parked"), {"p": T0 + 61_000})
     world.cancel("a0")
     world.finish(
         "c",

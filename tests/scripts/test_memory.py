@@ -140,6 +140,19 @@ def test_a_dead_childs_jobs_become_suspects_and_run_alone(world):
     assert world.claimed("d", 1, 1) == ["b0"]
 
 
+def test_a_straggler_runs_twice_and_the_second_run_ends_it(world):
+    world.seed_worker(CHILD, slots=9, lease=60_000)
+    world.seed_worker("d")
+    world.seed_service("t", 10, 20)
+    world.admit(submission("b0", marks="h"))
+    world.seed_earned()
+    fill(world)
+    assert world.claimed(CHILD) == ["b0"]
+    world.now += 1_000
+    (second,) = world.claim("d").claims
+    assert world.finish("d", settlement("b0", fence=second.fence)) == ["done"]
+
+
 def test_a_loan(world):
     fill(world)
     call = scripts.lend(

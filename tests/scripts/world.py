@@ -431,6 +431,10 @@ class World:
         """What the task's runs have taken (ms), last confirmed ``at`` ms after ``T0``."""
         self.client.hset(self.key("service"), f"s:{task}", f"{p50} {p95} {2 * p95} {T0 + at}")
 
+    def seed_earned(self, firsts: int = 1_000) -> None:
+        """First attempts of just now, which earn retries and hedges."""
+        self.client.hincrby(self.key("budget"), f"f{self.now // 500}", firsts)
+
     def seed_mean(self, mean: float, sd: float, *, at: int = 0, n: int = 100) -> None:
         """Mean and standard deviation of a run over the whole queue (ms)."""
         squares = n * (mean * mean + sd * sd)

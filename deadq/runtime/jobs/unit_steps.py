@@ -26,7 +26,7 @@ from ...errors import (
     shown,
 )
 from ...events import log
-from ...job import Claim
+from ...job import HEDGED, Claim
 from ...store import scripts
 from ...store.wire import PAUSES
 from ..ties.unit_gate import UnitGate
@@ -154,8 +154,14 @@ class UnitSteps:
         """The steps of one unit.
 
         Raises:
-            UnitError: its name was used in this attempt.
+            UnitError: its name was used in this attempt, or the job may not have units.
         """
+        if HEDGED in self._host.claim.marks:
+            msg = (
+                f"unit {shown(call.name)}: a task with hedge=True has no units, for it may run "
+                "twice at a time; leave hedge out, or give the step to a job of another task"
+            )
+            raise UnitError(msg)
         if call.name in self._used:
             msg = f"unit {shown(call.name)} was used already in this attempt; name each use apart"
             raise UnitError(msg)

@@ -1,4 +1,4 @@
---! use: base passing tell wake record waiting ending service finishing
+--! use: base passing tell wake record waiting ending service twice finishing
 -- finish: settle what a child has done with its jobs; each only under the fence it was claimed with.
 --
 -- ARGV 1 now   2 child   3 retention ms

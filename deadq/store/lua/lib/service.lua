@@ -10,11 +10,19 @@ local function faded(v, at)
   return v * 0.5 ^ ((NOW - at) / math.max(1000, 2 * v))
 end
 
--- p50, p95 and p99 of one task, ms, faded; nil without any sample.
-local function estimate_of(task)
+-- p50, p95 and p99 of one task, ms, as they were measured, and when; nil without any sample.
+local function measured(task)
   local a, b, c, at = string.match(call('HGET', P .. 'service', 's:' .. task) or '', '^(%S+) (%S+) (%S+) (%S+)')
   a, b, c, at = num(a), num(b), num(c), num(at)
   if a and b and c and at then
+    return a, b, c, at
+  end
+end
+
+-- The first three, faded.
+local function estimate_of(task)
+  local a, b, c, at = measured(task)
+  if a then
     return faded(a, at), faded(b, at), faded(c, at)
   end
 end

@@ -50,8 +50,8 @@ function settlers.retry(id, r, due, delay, blob)
   if delay < 1 then
     return back_to_queue(id, r)
   end
-  call('SREM', P .. 'run:' .. child, id)
-  call('HDEL', P .. 'job:' .. id, 'owner', 'claim', 'probe')
+  off_run(id, r)
+  call('HDEL', P .. 'job:' .. id, 'owner', 'claim', 'probe', 'began', 'left')
   call('HSET', P .. 'job:' .. id, 'state', 'later', 'deadline', str(due))
   call('ZADD', P .. 'later', str(NOW + delay), id)
   wake_before(NOW + delay)
