@@ -26,7 +26,7 @@ OUTCOMES = ("done", "failed", "retry", "retry", "release", "cut", "cancelled", "
 KEYS = 9
 ALL_RETRIES = "1000 1000 10000"
 """A budget that is never spent: tests/scripts/test_budget.py has one that is."""
-CALLS_COUNTED = ("offered", "stale", "duplicate", "rejected:", "retry_denied:")
+CALLS_COUNTED = ("offered", "stale", "duplicate", "rejected:", "retry_denied:", "hedge_denied:")
 """Counters of calls rather than of jobs: a repeat counts again."""
 
 small = st.integers(0, 7)
@@ -92,6 +92,8 @@ class QueueMachine(RuleBasedStateMachine):
         self.wakes_lost = False
         self.forgotten: set[str] = set()
         self.sight = self._look()
+        # first attempts of a time to come: there is never too little for a hedge
+        self.world.client.hset(self.world.key("budget"), f"f{T0}", 10**6)
         self._register(slots=1, tasks=TASKS, version=1)
         self._register(slots=1, tasks=TASKS[capacity % 2 :][:1], version=1)
         if admission == "feasible":  # something is known of how long the tasks take
@@ -200,7 +202,13 @@ class QueueMachine(RuleBasedStateMachine):
             "attempt": str(job.attempt) if job.attempt else None,
             "owner": job.owner,
             "replay": job.replay,
+            "owner2": job.second and job.second.owner,
+            "claim2": str(job.second.claim) if job.second else None,
+            "fence2": str(job.second.fence) if job.second else None,
+            "left": str(job.left) if job.left else None,
         }
+        assert self.sight.zset("stragglers").get(ident) == job.late_at
+        assert self.sight.zset("hedges").get(ident) == job.look_at
         if job.open:
             assert self.sight.due[ident] == job.due
             assert int(record.get("estimate", 0)) == job.estimate
@@ -250,9 +258,12 @@ class QueueMachine(RuleBasedStateMachine):
             if not able or job.due <= self.world.now:
                 continue
             assert job.state != "ready", f"{job.ident} waits and nobody is woken"
+            first = min(actor.until_ms for actor in sleepers if actor.until_ms is not None)
             if job.state == "later":
-                first = min(actor.until_ms for actor in sleepers if actor.until_ms is not None)
                 assert first <= max(job.ready_at, self.world.now), f"all sleep past {job.ident}"
+            unheard = any(actor.unanswered for actor in self.actors.values())
+            if job.look_at is not None and not unheard and any(a.name != job.owner for a in able):
+                assert first <= max(job.look_at, self.world.now), f"nobody waits for {job.ident}"
 
     # --- producers
 
@@ -283,6 +294,7 @@ class QueueMachine(RuleBasedStateMachine):
             token,
             (b"p" * 300 if key % 3 else b"p") + ident.encode(),
             "1" if key % 4 == 3 else "",
+            "h" if key % 4 < 2 else "",
         )
 
     @rule(made=st.lists(st.tuples(pick, pick), min_size=2, max_size=4), twice=st.booleans())

@@ -24,9 +24,6 @@ local function park_or_hand_on(given, skipped, foreign, again)
   local hedge = call('ZRANGE', HEDGES, 0, 0, 'WITHSCORES')[2]
   if given >= want then
     wake(call('ZCARD', READY) - skipped)
-    if hedge and not watched(tonumber(hedge)) then
-      wake(1) -- to wait for that instant, or to look now
-    end
   elseif park ~= '' and reply[3] == '' then
     local until_ms = NOW + 60000
     local later = call('ZRANGE', P .. 'later', 0, 0, 'WITHSCORES')
@@ -47,6 +44,9 @@ local function park_or_hand_on(given, skipped, foreign, again)
       wake_for_suspects() -- by name first: whom it wakes can use no token
       wake(call('ZCARD', READY))
     end
+  end
+  if reply[2] == 0 and hedge and not watched(tonumber(hedge)) then
+    wake(1) -- somebody else, to wait for that instant, or to look now
   end
   return reply
 end

@@ -65,9 +65,8 @@ local function reclaim(child, retention, how)
   call('DEL', P .. 'run:' .. child, P .. 'worker:' .. child, P .. 'ctl:' .. child)
   call('ZREM', P .. 'workers', child)
   call('ZREM', P .. 'parked', child)
-  if back > 0 then
-    wake(back)
-  end
+  -- Whether or not it was this one that waited for the next straggler.
+  wake(math.max(back, math.min(1, call('ZCARD', P .. 'hedges'))))
 end
 
 -- Whoever comes by takes from the children whose lease has ended.
