@@ -398,6 +398,53 @@ class QueueMachine(RuleBasedStateMachine):
                 owner.held.pop(job.ident, None)
                 self._renew([owner], twice=True)
 
+    @precondition(lambda self: self.sight.facts().tasks)
+    @rule(n=small, slots=st.integers(1, 3), what=small, off=st.sampled_from((-1, 0, 0, 0, 50)))
+    def straggle(self, n: int, slots: int, what: int, off: int) -> None:
+        """A run takes longer than most, and somebody is idle; or something happens to both."""
+        if not self._hedgeable():
+            self.made += 1
+            submission = self._submission(
+                0, n % 3, 20_000, ident=f"{100 + 4 * self.made + n % 2:x}"
+            )
+            self._submit([submission], twice=False)
+            self._register(slots=9, tasks=TASKS, version=1)
+            self._claim(len(self.actors) - 1, 9, park=n > 1, lost=False, twice=False)
+        stragglers = self._hedgeable()
+        if not stragglers:
+            return
+        job = stragglers[n % len(stragglers)]
+        owner = job.owner
+        self._pass(max(1, (job.look_at or 0) + off - self.world.now), renewed=True)
+        idle = [a.name for a in self.actors.values() if a.name != owner and not a.held]
+        if not idle:
+            self.made += 1
+            self._register(slots=slots, tasks=TASKS, version=1)
+        places = [*self.actors]
+        self._claim(
+            places.index(idle[0] if idle else places[-1]), slots, park=n % 4 > 0, lost=False,
+            twice=n % 2 == 0,
+        )  # fmt: skip
+        if job.second is None:
+            return
+        both = [self.actors[name] for name in (job.owner, job.second.owner) if name in self.actors]
+        actor = both[what % len(both)]
+        ends = [(outcome, 90) for outcome in (0, 0, 1, 2, 4, 5)]
+        match n:
+            case 0 | 1 | 2 | 3 if job.ident in actor.held:
+                actor.held = {job.ident: actor.held.pop(job.ident), **actor.held}
+                self._finish(actor, [ends[what % len(ends)]], 50 * (n % 2), cut=False, twice=True)
+            case 4:
+                self._release(actor, [*Departure][what % 3])
+            case 5:
+                self._cancel(job.ident, twice=True)
+            case 6:
+                actor.held.pop(job.ident, None)
+                self._renew([actor], twice=True)
+
+    def _hedgeable(self) -> list[Job]:
+        return [job for job in self.model.jobs.values() if job.look_at is not None]
+
     # --- children
 
     def _actor(self, n: int) -> Actor | None:
