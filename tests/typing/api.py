@@ -102,6 +102,17 @@ async def badly_declared() -> None:
     """A setting of the wrong type."""
 
 
+@queue.task(hedge=True)
+async def hedged(order_id: str) -> str:
+    """May run twice at a time."""
+    return order_id
+
+
+@queue.task(hedge="yes")  # type: ignore[call-overload, untyped-decorator]
+async def badly_hedged() -> None:
+    """A word where True or False belongs."""
+
+
 @queue.task(on_crash="never")  # type: ignore[call-overload, untyped-decorator]
 async def oddly_declared() -> None:
     """A word that means nothing."""
