@@ -38,6 +38,10 @@ HEDGED: Final = "h"
 """Mark of a job that an idle worker may start a second time, and which so has no units."""
 
 
+TIED_AWAY: Final = b"tied"
+"""What stands in place of a result where a job was cancelled because its twin was to start."""
+
+
 class State(StrEnum):
     """Where a job is in its life."""
 
@@ -142,6 +146,8 @@ class Outcome(StrEnum):
     CANCELLED = "cancelled"
     UNRUN = "unrun"
     """Its deadline passed between claim and start."""
+    YIELDED = "yielded"
+    """It did not start, for its twin in another queue runs, or has run."""
 
 
 class Departure(StrEnum):
@@ -152,6 +158,26 @@ class Departure(StrEnum):
     """By its supervisor, on purpose: through no fault of the jobs that it held."""
     DIED = "died"
     """Nobody knows why: each of the jobs that it held is a suspect."""
+
+
+class Twin(NamedTuple):
+    """The other one of two tied jobs, as the record of each names it."""
+
+    role: str
+    """Which of the two the record is that names the other: ``first`` or ``second``."""
+    id: str
+    queue: str
+
+    @property
+    def text(self) -> str:
+        """As the record holds it."""
+        return f"{self.role} {self.id} {self.queue}"
+
+    @classmethod
+    def read(cls, text: str) -> Twin:
+        """What a record holds."""
+        role, ident, queue = text.split(" ", 2)
+        return cls(role, ident, queue)
 
 
 class Submission(NamedTuple):
@@ -174,6 +200,8 @@ class Submission(NamedTuple):
     """``1``: a crash ends the job, which so runs at most once."""
     marks: str = ""
     """What its worker has to know of it: :data:`BOUNDED`, :data:`HEDGED`."""
+    twin: str = ""
+    """Of one of two tied jobs: ``Twin.text``."""
 
 
 class Admission(NamedTuple):
@@ -197,6 +225,7 @@ class Claim(NamedTuple):
     payload: bytes
     retries: int = 0
     marks: str = ""
+    twin: str = ""
 
 
 class Settlement(NamedTuple):
@@ -236,6 +265,11 @@ class Sight(NamedTuple):
     attempt: int
     blob: bytes
     units: tuple[str, ...]
+
+    @property
+    def tied_away(self) -> bool:
+        """Whether its twin in another queue runs in its place."""
+        return self.state is State.CANCELLED and self.blob == TIED_AWAY
 
 
 def job_id(key: str) -> str:

@@ -100,6 +100,11 @@ class Backend:
         return self._url
 
     @property
+    def place(self) -> Any:
+        """What queues on one server have in common: their URL, or the user's own client."""
+        return self.url if self.given is None else self.given
+
+    @property
     def given(self) -> Any:
         """The user's own client, blocking or asyncio, if there is one."""
         return self._async_given if self._sync_given is None else self._sync_given

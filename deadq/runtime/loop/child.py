@@ -28,6 +28,7 @@ from .orders import Orders
 from .orphan_watch import OrphanWatch
 from .settler import Settler
 from .units import Units
+from .untying import untying
 from .waits import in_own_thread, shielded
 
 _LOOK_S: Final = 0.05
@@ -113,6 +114,7 @@ class Child:
                 patience=self._ending.patience,
             ),
             slots,
+            untie=untying(store, config),
             left=ledger.ended,
             stubborn=replaced,
         )

@@ -161,6 +161,9 @@ class SyncChild:
             args, kwargs = unpack_arguments(run.claim.payload)
         except codec.DecodeError as error:
             return run.settlement(Outcome.FAILED, blob=codec.describe_exception(error))
+        instead = self._exchange.untie(run) if run.claim.twin else None
+        if instead is not None:
+            return run.settlement(instead)
         context = self._base.copy()
         context.run(decimal.setcontext, self._decimals.copy())  # the one in it can be changed
         context.run(surround, run)

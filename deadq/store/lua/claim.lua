@@ -8,6 +8,6 @@
 --      7 '1': park when nothing is left ('2': and send word)   8.. tasks known
 -- reply: now and 'unknown' when the child must register anew; else
 --   now, park until ms (0: do not park), '1' when expired ones are left to sweep, then for each
---   job: id, key, task, deadline ms, attempt, fence, fails, payload, retries, marks
+--   job: id, key, task, deadline ms, attempt, fence, fails, payload, retries, marks, twin
 
 return claim(ARGV[2], tonumber(ARGV[3]), 4)

@@ -8,7 +8,7 @@ local function claim(child, retention, at)
 
   local function give(id, r, fence)
     reply[#reply + 1] = { id, r.key or '', r.task, str(r.deadline), str(num(r.attempt) or 0), str(num(fence)),
-      r.fails or '0', payload_of(id, r), r.retries or '0', r.marks or '' }
+      r.fails or '0', payload_of(id, r), r.retries or '0', r.marks or '', r.twin or '' }
   end
 
   local lease = call('ZSCORE', P .. 'workers', child)

@@ -50,7 +50,7 @@ local function finish(child, retention, first, last, reply)
     elseif not run_of(r, child, fence) then
       answer = 'stale'
     else
-      if outcome ~= 'release' and outcome ~= 'unrun' then
+      if outcome ~= 'release' and outcome ~= 'unrun' and outcome ~= 'yielded' then
         sample(id, r, num(ARGV[i + 3]) or 0, ARGV[i + 4] == '1')
       end
       local due = num(call('ZSCORE', P .. 'due', id)) or r.deadline

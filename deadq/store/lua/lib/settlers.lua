@@ -93,3 +93,12 @@ function settlers.unrun(id, r, due)
   expire(id, r, 'worker', retention)
   return 'expired'
 end
+
+function settlers.yielded(id, r, due)
+  if unwanted(r) then
+    return settlers.cancelled(id, r, due)
+  end
+  count('tied_away')
+  settle(id, r, 'cancelled', keep_of(r, retention), 'tied')
+  return 'cancelled'
+end
