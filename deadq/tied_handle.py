@@ -77,7 +77,9 @@ class TiedHandle(Generic[R]):
             raise
         handle, sight = _telling(seen)
         if sight.state is State.DONE and self._other_left(handle, seen):
-            soon(0.0, lambda: self._drop(handle))
+            self._given_up = True
+            # not to be waited for here, and still less there: that is where it is sent
+            self._fate.add_done_callback(lambda _: soon(0.0, lambda: self._drop(handle)))
         return handle._read(sight, timeout)
 
     async def aresult(self, timeout: float | None = None) -> R:
@@ -162,7 +164,7 @@ class TiedHandle(Generic[R]):
 
     def _drop(self, winner: JobHandle[R]) -> None:
         """Nobody waits for the other one any more."""
-        for handle in self._both():
+        for handle in self._present():
             if handle is not winner:
                 with contextlib.suppress(Rejected):
                     handle.leave()

@@ -133,7 +133,7 @@ class QueueMachine(RuleBasedStateMachine):
         elif step.kind == "admit":
             # of two submits of one key in a batch, the later may have changed the answer to both;
             # what was refused may be so for another reason, as the others have been accepted
-            keys = [*step.call.args[4::12]]
+            keys = [*step.call.args[4::13]]
             first, again = (
                 [
                     (a.verdict if a.deadline_ms else "refused", a.deadline_ms)

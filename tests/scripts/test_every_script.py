@@ -8,10 +8,10 @@ import pytest
 import deadq.store
 from deadq.job import Departure
 from deadq.store import keys, loader, scripts
-from tests.scripts.world import LEASE, RETENTION, T0, renewal, settlement, submission
+from tests.scripts.world import LEASE, RETENTION, T0, renewal, settlement, submission, tied
 
 LUA = Path(deadq.store.__file__).parent / "lua"
-COUNTS = {"two": 2, "seven": 7, "twelve": 12}
+COUNTS = {"two": 2, "seven": 7, "thirteen": 13}
 
 
 def code(text: str) -> str:
@@ -65,6 +65,7 @@ def example_calls() -> dict[str, scripts.Call]:
         "show": scripts.show("a"),
         "stats": scripts.stats(),
         "survey": scripts.survey(["t"]),
+        "untie": scripts.untie(tied("a"), "q", retention_ms=RETENTION),
     }
     assert calls.keys() == set(loader.names())
     assert all(call.script.name == name for name, call in calls.items())

@@ -6,9 +6,9 @@ import pytest
 import redis
 
 from deadq.errors import StoreUnavailable
-from deadq.job import Departure
+from deadq.job import Departure, Twin
 from deadq.store import loader, scripts
-from tests.scripts.world import RETENTION, T0, World, renewal, settlement, submission
+from tests.scripts.world import RETENTION, T0, World, renewal, settlement, submission, tied
 from tests.servers import Server
 
 CHILD = "c"
@@ -161,6 +161,13 @@ def test_a_loan(world):
     assert world.run(call).tokens == 3
 
 
+def test_a_twin_that_waits_is_taken_away(world):
+    world.admit(submission("b0", payload=b"p" * 500, twin=Twin("first", "b0", "other").text))
+    fill(world)
+    assert world.run(scripts.untie(tied("b0"), "other", retention_ms=RETENTION))
+    assert world.state("b0") == "cancelled"
+
+
 def test_looking(world):
     seed(world)
     fill(world)
@@ -211,5 +218,6 @@ def test_every_script_has_its_row_here():
     rows = {
         "finish", "exchange", "cancel", "leave", "claim", "renew", "release", "register", "fetch",
         "stats", "pause", "begin", "record", "admit", "dead", "jobs", "show", "survey", "lend",
+        "untie",
     }  # fmt: skip
     assert rows == set(loader.names())

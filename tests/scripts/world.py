@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 import redis
 
 from deadq.clock import ServerClock
-from deadq.job import DeadJob, Departure, Settlement, Submission
+from deadq.job import Claim, DeadJob, Departure, Settlement, Submission, Twin
 from deadq.store import keys, scripts
 from deadq.store.sync import SyncStore
 from deadq.store.wire import Wire
@@ -473,6 +473,7 @@ def submission(
     payload: bytes = b"args",
     once: str = "",
     marks: str = "",
+    twin: str = "",
 ) -> Submission:
     """A submit. ``within`` and ``not_before`` are ms after ``T0``; 0: at once."""
     return Submission(
@@ -488,7 +489,14 @@ def submission(
         payload,
         once,
         marks,
+        twin,
     )
+
+
+def tied(ident: str, role: str = "second", queue: str = "q") -> Claim:
+    """A claimed job whose twin, with the same id, is in ``queue``."""
+    twin = Twin(role, ident, queue).text
+    return Claim(ident, f"key-{ident}", "t", T0 + 10_000, 1, 7, 0, b"args", twin=twin)
 
 
 def replay_of(ident: str, *, within: int = 10_000, token: str = "w:pC.9") -> Submission:
