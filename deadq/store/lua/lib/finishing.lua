@@ -7,7 +7,7 @@ local function finish(child, retention, first, last, reply)
 
   -- All ends but a result in time are rare: what they need is made only then.
   local function rare_ends()
-    --! use: back settlers
+    --! use: back settlers settlers_unrun
     return settlers
   end
   local ends
