@@ -17,6 +17,6 @@ def benchmarks() -> Iterator[tuple[str, str]]:
 
 
 if __name__ == "__main__":
-    print("Run one with python -m NAME [--quick] [--json]; --help says more.\n")
+    print("Run one with python -m NAME [--quick] [--json] [--picture FILE]; --help says more.\n")
     for name, line in benchmarks():
         print(f"  {name:<24}{line}")

@@ -234,6 +234,29 @@ def plan(given: Options) -> Iterator[list[tuple[str, Trial[Any]]]]:
         yield from ([(name, spells[name])] for name in busy)
 
 
+def picture(series: dict[str, list[dict[str, Any]]], timetable: Timetable) -> Any:
+    """The share admitted in each case over time, the mean of the seeds."""
+    from plotly.graph_objects import Figure, Scatter
+
+    figure = Figure()
+    for name, within_s, load in CASES:
+        seeds = [details["shares"] for details in series[name]]
+        # Poisson arrivals may leave the last window empty
+        shares = [statistics.fmean(at) for at in zip(*seeds, strict=False)]
+        times = [WINDOW_S * (number + 0.5) for number in range(len(shares))]
+        label = f"within {within_s:g} s, load {load:g}"
+        figure.add_trace(Scatter(x=times, y=shares, name=label, hovertemplate="%{y:.2f}"))
+    begin, end = timetable.spell
+    figure.add_vrect(begin, end, fillcolor="grey", opacity=0.2, line_width=0)
+    return figure.update_layout(
+        title_text="Jobs admitted before, in and after a slow spell (shaded)",
+        xaxis_title="time (s)",
+        yaxis_title=f"admitted (share of the jobs offered in {WINDOW_S:g} s)",
+        yaxis_range=[0, 1.05],
+        hovermode="x unified",
+    )
+
+
 def main() -> int:
     """Run it from the command line."""
     given = options(__doc__)
@@ -249,7 +272,9 @@ def main() -> int:
             for name, figure in figures.items():
                 found[f"rare_{name}" if case == "rare" else f"{name}_{case}"].append(figure)
     summed = {name: _over_seeds(name, values) for name, values in sorted(found.items())}
-    return Report(environment, summed, dict(series)).emit(given, BARS)
+    return Report(
+        environment, summed, dict(series), lambda: picture(series, _timetable(given))
+    ).emit(given, BARS)
 
 
 def _over_seeds(name: str, values: list[float]) -> float:

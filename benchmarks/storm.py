@@ -21,13 +21,24 @@ from __future__ import annotations
 
 import statistics
 import sys
-from typing import Final
+from typing import Any, Final
 
 from .harness.environment import Environment
 from .harness.report import Bar, Options, Report, options, say
 from .harness.server import PrivateServer
 from .storming.layers import calls_for_a_request
-from .storming.outage import PROCESSES, RATE, RULE, WINDOW_S, Scene, Seen, ratios, run, together
+from .storming.outage import (
+    PROCESSES,
+    RATE,
+    RULE,
+    TRIES,
+    WINDOW_S,
+    Scene,
+    Seen,
+    ratios,
+    run,
+    together,
+)
 
 ALONE_S: Final = 2 * WINDOW_S + 2.0
 QUICK_S: Final = 2 * WINDOW_S + 2.0
@@ -51,7 +62,7 @@ def fleet(seen: Seen, begin: float, end: float) -> list[tuple[float, float]]:
     return list(ratios(together(seen.calls), begin, end))
 
 
-def outages(given: Options) -> tuple[dict[str, float], dict[str, object]]:
+def outages(given: Options) -> tuple[dict[str, float], dict[str, Any]]:
     """With a budget, until its server is killed and on from there; and without."""
     seconds = QUICK_S if given.quick else PRECISE_S
     seen = run(Scene(budget=True, seconds=seconds, alone=ALONE_S), given.server, given.seed)
@@ -75,13 +86,31 @@ def outages(given: Options) -> tuple[dict[str, float], dict[str, object]]:
         "alone_worst": max(each),
         "alone_median": statistics.median(each),
     }
-    series: dict[str, object] = {
+    series: dict[str, Any] = {
         "with_budget": _rounded(windows, seen.outage),
         "without": _rounded(without, free.outage),
         "bound": BOUND,
         "bound_alone": BOUND_ALONE,
     }
     return figures, series
+
+
+def picture(series: dict[str, Any]) -> Any:
+    """Outbound by inbound in each window, with a budget and without."""
+    from plotly.graph_objects import Figure, Scatter
+
+    figure = Figure()
+    for name, label in (("with_budget", "with a budget"), ("without", "without")):
+        times, ratios_ = zip(*series[name], strict=True)
+        figure.add_trace(Scatter(x=times, y=ratios_, name=label, hovertemplate="%{y:.3f}"))
+    figure.add_hline(series["bound"], line_dash="dot", annotation_text=f"{series['bound']:.2f}")
+    return figure.update_layout(
+        title_text="Calls that a dependency gets for each first attempt, in a total outage",
+        xaxis_title=f"begin of the window of {WINDOW_S:g} s, since the outage began (s)",
+        yaxis_title="outbound / inbound",
+        yaxis_range=[0, TRIES + 0.2],
+        hovermode="x unified",
+    )
 
 
 def _rounded(pairs: list[tuple[float, float]], since: float) -> list[tuple[float, float]]:
@@ -96,7 +125,7 @@ def main() -> int:
     figures, series = outages(given)
     figures["layers"] = calls_for_a_request(100 if given.quick else 400, deadq=True)
     figures["layers_naive"] = calls_for_a_request(3 if given.quick else 10, deadq=False)
-    return Report(environment, figures, series).emit(given, BARS)
+    return Report(environment, figures, series, lambda: picture(series)).emit(given, BARS)
 
 
 if __name__ == "__main__":

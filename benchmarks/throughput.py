@@ -11,6 +11,8 @@ start_latency_vs_raw    idle worker, submit to handler start, p50 / BRPOP wake-u
 refuse_vs_accept        duration of a refused submit / of an accepted one, p50
 commands_per_job_1k     commands that the server runs for a job (in scripts too), 1,000 waiting
 commands_per_job_1m     the same with 1,000,000 waiting (--quick: 100,000, named _100k)
+retry_vs_tenacity       duration of a no-op under `retry` with a local budget / under tenacity
+commands_per_100_calls  script calls that a fleet's budget makes for 100 calls under it
 bytes_per_job           memory of a waiting job with a payload of 100 bytes
 bytes_per_finished_job  memory of a finished job, kept for repeats of its key
 
@@ -21,10 +23,12 @@ are medians of five interleaved rounds. The server has a processor to itself whe
 
 from __future__ import annotations
 
+import math
 import sys
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
-from .costs import Bench, footprint, presence, submit, work
+from .costs import Bench, footprint, presence, retrying, submit, work
 from .harness.environment import Environment
 from .harness.placement import Placement, on
 from .harness.report import Bar, Options, Report, options, rounded
@@ -40,9 +44,46 @@ BARS: Final = {
     "idle_child_mb": Bar(most=45.0),
     "start_latency_vs_raw": Bar(most=3.0),
     "refuse_vs_accept": Bar(most=1.0),
+    "retry_vs_tenacity": Bar(most=1.0),
+    "commands_per_100_calls": Bar(most=1.0),
     "bytes_per_job": Bar(most=850),
     "bytes_per_finished_job": Bar(most=450),
 }
+
+
+def picture(figures: Mapping[str, float]) -> Any:
+    """All ratios, and what each has to reach."""
+    from plotly.graph_objects import Bar as Column
+    from plotly.graph_objects import Figure, Scatter
+
+    names = [name for name in reversed(BARS) if "_vs_" in name]
+    measured = Column(
+        x=[figures[name] for name in names],
+        y=names,
+        orientation="h",
+        name="measured",
+        hovertemplate="%{x:.3g}",
+    )
+    least = {name: BARS[name].least for name in names if BARS[name].least > -math.inf}
+    most = {name: BARS[name].most for name in names if BARS[name].most < math.inf}
+    limits = [
+        Scatter(
+            x=list(values.values()),
+            y=list(values),
+            name=label,
+            mode="markers",
+            marker={"symbol": symbol, "size": 14},
+        )
+        for label, symbol, values in (
+            ("at least", "triangle-right", least),
+            ("at most", "triangle-left", most),
+        )
+    ]
+    return Figure([measured, *limits]).update_layout(
+        title_text="What deadq's steps cost, beside plain Redis commands",
+        xaxis_title="ratio (1: the same)",
+        yaxis_title="figure",
+    )
 
 
 def main() -> int:
@@ -55,13 +96,16 @@ def main() -> int:
         submit.measure(bench)
         work.measure(bench)
         presence.measure(bench)
+        retrying.measure(bench)
         footprint.measure(bench)
     if not given.free:
         bench.series["on_one_processor"] = _together(given)
     few, many = (footprint.name_of(waiting) for waiting in footprint.levels(quick=given.quick))
     # what a job costs must not depend on how many wait
     alike = Bar(0.95 * bench.figures[few], 1.05 * bench.figures[few])
-    return Report(environment, bench.figures, bench.series).emit(given, {**BARS, many: alike})
+    return Report(environment, bench.figures, bench.series, lambda: picture(bench.figures)).emit(
+        given, {**BARS, many: alike}
+    )
 
 
 def _together(given: Options) -> dict[str, float]:

@@ -17,6 +17,7 @@ earliest latest start, and only while it can still be finished in time.
 from .budgets import FleetBudget
 from .deadline import Deadline
 from .errors import (
+    BreakerOpen,
     Cancelled,
     DeadlineExceeded,
     DeadlineExpired,
@@ -49,6 +50,7 @@ from .tied_handle import TiedHandle
 
 __all__ = [
     "BoundCall",
+    "BreakerOpen",
     "Cancelled",
     "Criticality",
     "CurrentJob",

@@ -42,11 +42,17 @@ class Finding(NamedTuple):
 
 
 class TaskFacts(NamedTuple):
-    """A task: its default time budget (s; None: each call names one), and the p95 of its service
-    time (s; None: no sample yet)."""
+    """A task: its default time budget (s; None: each call names one), the p95 of its service time
+    (s; None: no sample yet), and the limit of one attempt (s; None: there is none)."""
 
     within_s: float | None
     p95_s: float | None
+    timeout_s: float | None = None
+
+    @property
+    def wait_s(self) -> float:
+        """How long it can wait and still be finished in time (s); none without a time budget."""
+        return 0.0 if self.within_s is None else self.within_s - (self.p95_s or 0.0)
 
 
 def check_server(server: ServerFacts, *, allow_eviction: bool) -> Iterator[Finding]:
@@ -123,8 +129,13 @@ def check_memory(
         return Finding(Level.OK, "memory", f"{told}; the server does not say what it has")
     if need <= ROOM * server.most:
         return Finding(Level.OK, "memory", f"{told} of {server.most / 1e6:,.0f} MB")
-    fits = max(0.0, ROOM * server.most / size - config.capacity) / max(rate, 1e-9)
-    remedy = f"give the server more memory, or let retention be {fits:,.0f} s"
+    room = ROOM * server.most / size - config.capacity  # for outcomes, beside a full queue
+    if room > 0:
+        fits = room / rate
+        less = f"let retention be {fits:,.0f} s" if fits >= 1 else "keep fewer jobs a second"
+    else:
+        less = f"let capacity be less: {config.capacity} jobs alone fill it"
+    remedy = f"give the server more memory, or {less}"
     return Finding(Level.FAULT, "memory", f"{told} of {server.most / 1e6:,.0f} MB", remedy)
 
 
@@ -141,10 +152,10 @@ def check_queue(
         remedy = "start a worker: deadq work MODULE:QUEUE"
         yield Finding(Level.WARNING, "workers", "nobody works on the queue", remedy)
         return
-    yield Finding(Level.OK, "workers", f"{slots} slots")
-    waits = [t.within_s - (t.p95_s or 0.0) for t in tasks.values() if t.within_s is not None]
-    if mean_s > 0 and waits:
-        yield _capacity(config.capacity, slots, max(waits), mean_s)
+    yield Finding(Level.OK, "workers", _slots(slots))
+    wait_s = max((task.wait_s for task in tasks.values()), default=0.0)
+    if mean_s > 0 and wait_s > 0:  # else the tasks' own findings say what is wrong
+        yield _capacity(config.capacity, slots, wait_s, mean_s)
 
 
 def _task(name: str, task: TaskFacts) -> Iterator[Finding]:
@@ -153,27 +164,38 @@ def _task(name: str, task: TaskFacts) -> Iterator[Finding]:
         yield Finding(Level.WARNING, "tasks", found, "@queue.task(within=...)")
     elif task.p95_s is not None and task.p95_s >= task.within_s:
         found = (
-            f"{name} takes {task.p95_s:.3f} s (p95), and has {task.within_s:g} s: it is refused "
-            "whenever no slot is idle"
+            f"{name} takes {task.p95_s:.3f} s (p95), and has {task.within_s:g} s: an idle slot "
+            "tries it all the same, and while none is idle it is refused"
         )
         yield Finding(Level.FAULT, "tasks", found, "give it more time, or make it faster")
     else:
         took = "not measured yet" if task.p95_s is None else f"p95 {task.p95_s:.3f} s"
         yield Finding(Level.OK, "tasks", f"{name}: within {task.within_s:g} s, {took}")
+    if task.within_s is not None and task.timeout_s is not None and task.timeout_s > task.within_s:
+        found = (
+            f"{name} may take {task.timeout_s:g} s an attempt, and has {task.within_s:g} s in all: "
+            "the limit is of use only to calls that give it more time"
+        )
+        remedy = "@queue.task(timeout=...) below within, or without it"
+        yield Finding(Level.WARNING, "tasks", found, remedy)
 
 
 def _capacity(capacity: int, slots: int, wait_s: float, mean_s: float) -> Finding:
     """More than twice what can be done in the time that a job can wait is never of use: by
     Little's law the rest of it would be waiting too long."""
-    useful = 2 * slots * max(0.0, wait_s) / mean_s
-    if capacity > useful:
+    useful = 2 * slots * wait_s / mean_s
+    if capacity > max(useful, slots):
         found = (
-            f"{capacity} jobs are more than twice what {slots} slots do in {wait_s:.3f} s, "
-            f"{mean_s:.3f} s each"
+            f"{capacity} jobs are more than twice what {_slots(slots)} can do in the "
+            f"{wait_s:.3f} s that a job can wait, {mean_s:.3f} s each"
         )
-        remedy = f"let it be {max(1, slots, round(useful / 2))}: what waits longer is of no use"
+        remedy = f"let it be {max(slots, round(useful / 2))}: what waits longer is of no use"
         return Finding(Level.WARNING, "capacity", found, remedy)
     if capacity < slots:
-        found = f"{capacity} jobs cannot keep {slots} slots busy"
+        found = f"{capacity} jobs cannot keep {_slots(slots)} busy"
         return Finding(Level.WARNING, "capacity", found, f"let it be {slots} or more")
-    return Finding(Level.OK, "capacity", f"{capacity} jobs for {slots} slots")
+    return Finding(Level.OK, "capacity", f"{capacity} jobs for {_slots(slots)}")
+
+
+def _slots(number: int) -> str:
+    return f"{number} slot{'' if number == 1 else 's'}"

@@ -11,6 +11,7 @@ from .config import MAX_RETRIES, OnCrash, TaskConfig, one_of, whole
 from .deadline import seconds
 from .errors import shown
 from .job import CRITICALITY_RANK
+from .options import budget
 from .resilience.backoff import Backoff
 from .store import keys
 from .task import Submitter, Task
@@ -32,6 +33,8 @@ class Declare:
     """``@queue.task(...)``: makes a task of the function that follows."""
 
     def __init__(self, queue: Declared, config: TaskConfig) -> None:
+        if config.within is not None:
+            budget(config.within, "within", queue.horizon)
         self._queue = queue
         self._config = config
 

@@ -18,6 +18,7 @@
     ├── JobGone                 the server holds no record of the job (any more)
     ├── LeaseLost               this worker no longer owns the job
     ├── RetryDenied             a retry was not allowed
+    ├── BreakerOpen             a circuit breaker refused a call
     ├── UnitError               a unit's name used twice, or with other arguments, or too many
     └── UnitInDoubt             whether a unit took effect is not known
 
@@ -164,6 +165,20 @@ class RetryDenied(DeadqError):
         return (partial(type(self), reason=self.reason), (str(self),))
 
 
+class BreakerOpen(DeadqError):
+    """A circuit breaker refused a call, which was not made; see :class:`deadq.resilience.Breaker`.
+
+    ``retry_after`` is a hint in seconds, spread so that refused callers do not return as a wave.
+    """
+
+    def __init__(self, message: str, *, retry_after: float) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (partial(type(self), retry_after=self.retry_after), (str(self),))
+
+
 class UnitError(DeadqError):
     """A unit was used in a way that cannot be kept: its name twice, or with other arguments, or
     more than 1,000 of them in one job."""
@@ -187,6 +202,10 @@ class Retry(Exception):
             raise ValueError(msg)
         super().__init__(after)
         self.after = after
+
+    def __str__(self) -> str:
+        when = "" if self.after is None else f" in {float(self.after):g} s"
+        return f"the handler asked to be run again{when}"
 
 
 class Interrupt(BaseException):

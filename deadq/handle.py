@@ -16,6 +16,11 @@ from .producer import Producer
 LEAVE_S: Final = 0.1
 """How long an interrupted wait lasts on to see its leave through (s); it goes on by itself."""
 
+NEVER_STARTED: Final = (
+    "the deadline passed before the job was started: no worker took it in time; "
+    "deadq check MODULE:QUEUE says whether one is at work"
+)
+
 R = TypeVar("R")
 T = TypeVar("T")
 
@@ -157,7 +162,8 @@ class JobHandle(Generic[R]):
         if state is State.CANCELLED:
             raise Cancelled
         if state in (State.EXPIRED, State.EXCEEDED) or self._deadline.expired:
-            raise DeadlineExceeded(units=sight.units)
+            waited = state is not State.GONE and not sight.attempt
+            raise DeadlineExceeded(NEVER_STARTED if waited else "", units=sight.units)
         if state is State.GONE:
             msg = f"the server holds no record of job {self._id}"
             raise JobGone(msg)

@@ -21,6 +21,7 @@ States and their moves; :data:`MOVES` is the whole table::
 from __future__ import annotations
 
 import hashlib
+import re
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -30,6 +31,8 @@ RECORD_VERSION: Final = 1
 """Layout of the record that this release writes, and the newest one that its workers know."""
 
 MAX_KEY_BYTES: Final = 1024
+
+_AN_ID: Final = re.compile("[0-9a-f]{32}")
 
 BOUNDED: Final = "b"
 """Mark of a job whose retries were given by a layer above (DESIGN 7, one layer retries)."""
@@ -279,6 +282,20 @@ def job_id(key: str) -> str:
         UnicodeEncodeError: the key holds a lone surrogate.
     """
     return hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
+
+
+def ids_for(name: object) -> tuple[str, ...]:
+    """The ids that a job's id or key may stand for, in the order in which to look for them.
+
+    An id is 32 hex digits. A key may look alike: then it is one if no job has that id.
+
+    Raises:
+        TypeError: not a ``str``.
+        ValueError: empty, over 1,024 bytes, or not valid Unicode.
+    """
+    given = text(name, "a job's id or key", MAX_KEY_BYTES)
+    by_key = job_id(given)
+    return (given, by_key) if _AN_ID.fullmatch(given) else (by_key,)
 
 
 def check_key(key: object) -> str:

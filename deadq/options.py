@@ -28,14 +28,15 @@ NO_OPTIONS: Final = Options()
 
 def checked(
     *,
-    key: str | None,
-    within: float | None,
-    deadline: Deadline | datetime | float | None,
-    not_before: Deadline | datetime | float | None,
-    criticality: str | None,
-    retries: int | None,
+    horizon: float,
+    key: str | None = None,
+    within: float | None = None,
+    deadline: Deadline | datetime | float | None = None,
+    not_before: Deadline | datetime | float | None = None,
+    criticality: str | None = None,
+    retries: int | None = None,
 ) -> Options:
-    """The options of one submit; see :meth:`Task.options`.
+    """The options of one submit, to a queue with this ``horizon`` (s); see :meth:`Task.options`.
 
     Raises:
         ValueError, TypeError: any of them is odd; the message names the fault and the remedy.
@@ -45,6 +46,8 @@ def checked(
         raise ValueError(msg)
     if deadline is not None and not isinstance(deadline, Deadline):
         deadline = Deadline.at(deadline)
+    if deadline is not None and not deadline.exact:
+        within_horizon(deadline, horizon)  # an instant is the server's clock's to judge, later
     if not_before is not None and not isinstance(not_before, Deadline):
         not_before = epoch_ms(not_before, "not_before")
     if criticality is not None:
@@ -53,12 +56,28 @@ def checked(
         whole(retries, "retries", 0, MAX_RETRIES)
     return Options(
         key=None if key is None else check_key(key),
-        within=None if within is None else seconds(within, "within"),
+        within=None if within is None else budget(within, "within", horizon),
         deadline=deadline,
         not_before=not_before,
         criticality=criticality,
         retries=retries,
     )
+
+
+def budget(value: object, name: str, horizon: float) -> float:
+    """``value`` as a time budget, which ends before the queue's ``horizon`` (s).
+
+    Raises:
+        ValueError: it is no number of seconds, or more than that.
+    """
+    number = seconds(value, name)
+    if number > horizon:
+        msg = (
+            f"{name}={number:g} s lies past the queue's horizon of {horizon:g} s; milliseconds "
+            "given for seconds? Raise horizon= if it is meant"
+        )
+        raise ValueError(msg)
+    return number
 
 
 def within_horizon(deadline: Deadline, horizon: float) -> Deadline:

@@ -21,7 +21,7 @@ from .config import QueueConfig
 from .errors import StoreUnavailable
 from .job import Admission, Sight, Submission, Verdict
 from .store import keys, scripts
-from .store.background import background
+from .store.background import background, warn_on_a_loop
 from .store.connect import Backend
 from .store.lane import Lane
 from .store.listen import AsyncListener, Listener, set_within
@@ -99,6 +99,7 @@ class Producer:
 
     def wait(self, job: str, until: float) -> Sight:
         """Where the job is when it ends, or at ``until`` (monotonic seconds)."""
+        warn_on_a_loop()
         self.backend.reach(until)
         listener = self._listen()
         seen = listener.watch(job)
@@ -267,7 +268,6 @@ class Producer:
                 yield [word]
 
         leaves = Lane(leave, GATHERED)
-
         return _Desk(
             admits=Lane(admit, GATHERED, functools.partial(_leave, leaves)),
             looks=Lane(look, GATHERED),

@@ -10,7 +10,16 @@ from .config import MAX_CAPACITY, QueueConfig, whole
 from .deadline import Deadline
 from .errors import Rejected, shown
 from .handle import JobHandle, failure
-from .job import CRITICALITY_RANK, Admission, Criticality, DeadJob, State, Submission, Verdict
+from .job import (
+    CRITICALITY_RANK,
+    Admission,
+    Criticality,
+    DeadJob,
+    State,
+    Submission,
+    Verdict,
+    ids_for,
+)
 from .options import checked, within_horizon
 from .producer import Producer
 from .refusals import refusal
@@ -102,20 +111,28 @@ class Steering:
         return await (await self.backend.aio()).run(_listing(state, limit))
 
     def show(self, job: str) -> JobReport | None:
-        """All that is known of the job with this id but its arguments and its result; None when
-        there is no record of it.
+        """All that is known of the job with this id or key but its arguments and its result; None
+        when there is no record of it.
 
         Raises:
             StoreUnavailable: the server cannot be reached.
+            ValueError, TypeError: this can be neither an id nor a key.
         """
-        return _reported(self.backend.sync().run(scripts.show(job)))
+        store = self.backend.sync()
+        found = (_reported(store.run(scripts.show(ident))) for ident in ids_for(job))
+        return next((report for report in found if report is not None), None)
 
     async def ashow(self, job: str) -> JobReport | None:
         """The asyncio twin of :meth:`show`."""
-        return _reported(await (await self.backend.aio()).run(scripts.show(job)))
+        store = await self.backend.aio()
+        for ident in ids_for(job):
+            report = _reported(await store.run(scripts.show(ident)))
+            if report is not None:
+                return report
+        return None
 
     def cancel(self, job: str) -> State:
-        """Cancel the job with this id, whoever waits for it.
+        """Cancel the job with this id or key, whoever waits for it.
 
         Returns:
             CANCELLED: it never starts. RUNNING: too late for that, it is interrupted outside its
@@ -123,12 +140,18 @@ class Steering:
 
         Raises:
             StoreUnavailable: the server cannot be reached, or refuses to write.
+            ValueError, TypeError: this can be neither an id nor a key.
         """
-        return State(self.producer.cancel(job))
+        states = (State(self.producer.cancel(ident)) for ident in ids_for(job))
+        return next((state for state in states if state is not State.GONE), State.GONE)
 
     async def acancel(self, job: str) -> State:
         """The asyncio twin of :meth:`cancel`."""
-        return State(await self.producer.acancel(job))
+        for ident in ids_for(job):
+            state = State(await self.producer.acancel(ident))
+            if state is not State.GONE:
+                return state
+        return State.GONE
 
     def dead(self, limit: int = 100) -> list[DeadJob]:
         """Jobs that failed for good, the newest first: failed, out of retries, crashed, cut short.
@@ -157,7 +180,7 @@ class Steering:
         """Submit a dead job once more under its key: the same arguments, its recorded units kept.
 
         Args:
-            job: its id, or what :meth:`dead` gave.
+            job: its id or key, or what :meth:`dead` gave.
             within: time budget in seconds from now.
             deadline: the instant itself; give one of the two.
 
@@ -165,11 +188,14 @@ class Steering:
             Rejected: refused like any submit; or the job is not among the dead (any more).
             StoreUnavailable: the server cannot be reached; perhaps it was submitted all the same.
             ValueError: neither ``within`` nor ``deadline``, both, or an odd one.
-            TypeError: ``job`` is neither an id nor a :class:`DeadJob`.
+            TypeError: ``job`` is neither an id or key nor a :class:`DeadJob`.
         """
         store = self.backend.sync()
-        submission, until = self._replay(job, within, deadline)
-        found = store.run(scripts.dead(1, submission.id))
+        until = self._replay_until(within, deadline)
+        found: list[tuple[DeadJob, bytes]] = []
+        for ident in _dead_ids(job):
+            found = found or store.run(scripts.dead(1, ident))
+        submission = self._replay(job, found, until)
         return self._replayed(submission, until, self.producer.admit(submission), found)
 
     async def areplay(
@@ -181,30 +207,18 @@ class Steering:
     ) -> JobHandle[Any]:
         """The asyncio twin of :meth:`replay`."""
         store = await self.backend.aio()
-        submission, until = self._replay(job, within, deadline)
-        found = await store.run(scripts.dead(1, submission.id))
+        until = self._replay_until(within, deadline)
+        found: list[tuple[DeadJob, bytes]] = []
+        for ident in _dead_ids(job):
+            found = found or await store.run(scripts.dead(1, ident))
+        submission = self._replay(job, found, until)
         answer = await self.producer.aadmit(submission)
         return self._replayed(submission, until, answer, found)
 
-    def _replay(
-        self,
-        job: str | DeadJob,
-        within: float | None,
-        deadline: Deadline | datetime | float | None,
-    ) -> tuple[Submission, Deadline]:
-        """The submit of a replay, which leaves to the server what is in the record."""
-        ident = job.id if isinstance(job, DeadJob) else job
-        if not isinstance(ident, str):
-            msg = f"replay takes a job's id, or one of queue.dead(), not {shown(job)}"
-            raise TypeError(msg)
-        given = checked(
-            key=None,
-            within=within,
-            deadline=deadline,
-            not_before=None,
-            criticality=None,
-            retries=None,
-        )
+    def _replay_until(
+        self, within: float | None, deadline: Deadline | datetime | float | None
+    ) -> Deadline:
+        given = checked(within=within, deadline=deadline, horizon=self.config.horizon)
         clock = self.backend.clock
         if given.deadline is not None:
             until = given.deadline.on(clock)
@@ -215,10 +229,16 @@ class Steering:
             raise ValueError(msg)
         ambient = Deadline.current()
         until = until.tighten(None if ambient is None else ambient.on(clock))
+        return within_horizon(until, self.config.horizon)
+
+    def _replay(
+        self, job: str | DeadJob, found: list[tuple[DeadJob, bytes]], until: Deadline
+    ) -> Submission:
+        """The submit of a replay, which leaves to the server what is in the record."""
+        ident = found[0][0].id if found else _dead_ids(job)[-1]
         rank = CRITICALITY_RANK[Criticality.CRITICAL]
-        at = within_horizon(until, self.config.horizon).server_ms(clock)
-        token = self.producer.new_token()
-        return Submission(ident, "", b"", "", at, 0, rank, 0, token, b""), until
+        at, token = until.server_ms(self.backend.clock), self.producer.new_token()
+        return Submission(ident, "", b"", "", at, 0, rank, 0, token, b"")
 
     def _replayed(
         self,
@@ -229,7 +249,7 @@ class Steering:
     ) -> JobHandle[Any]:
         if answer.verdict == Verdict.NOT_DEAD:
             state = f"it is {found[0][0].state}" if found else "the server holds no record of it"
-            msg = f"job {shown(submission.id)} is not among the dead: {state}"
+            msg = f"the job is not among the dead: {state}"
             raise Rejected(msg)
         if answer.verdict not in (Verdict.ADMITTED, Verdict.DUPLICATE):
             raise refusal(answer.verdict, self.config, answer.retry_after_ms)
@@ -241,6 +261,10 @@ class Steering:
             until,
             duplicate=answer.verdict == Verdict.DUPLICATE,
         )
+
+
+def _dead_ids(job: object) -> tuple[str, ...]:
+    return (job.id,) if isinstance(job, DeadJob) else ids_for(job)
 
 
 def _described(job: DeadJob, blob: bytes) -> DeadJob:

@@ -148,7 +148,8 @@ class Task(BoundCall[P, R]):
             retries: how often the handler may be run again.
 
         Raises:
-            ValueError: any of these is odd; the message names the fault and the remedy.
+            ValueError: any of these is odd, or ``within`` is more than the queue's ``horizon``; the
+                message names the fault and the remedy. An instant past it is refused on submit.
         """
         given = checked(
             key=key,
@@ -157,6 +158,7 @@ class Task(BoundCall[P, R]):
             not_before=not_before,
             criticality=criticality,
             retries=retries,
+            horizon=self.queue.horizon,
         )
         return BoundCall(self, given)
 

@@ -20,6 +20,7 @@ from typing import Any
 
 from deadq import Queue, current_job
 from tests.servers import wait_until
+from tests.settings import ALL_RETRIES
 from tests.ships import Ships
 from tests.shop import Book, Note
 
@@ -58,7 +59,16 @@ class Depot:
         self.folder = folder
         self.plain = plain
         self.book = Log(folder / "book")
-        self.queue = Queue(name, url=url, **{"capacity": 20_000, "admission": "cap", **settings})
+        self.queue = Queue(
+            name,
+            url=url,
+            **{
+                "capacity": 20_000,
+                "admission": "cap",
+                "retry_budget": ALL_RETRIES,
+                **settings,
+            },
+        )
         self._hoard: list[bytes] = []
         self._ships: Ships | None = None
         for handler in (_order, _nap, _tally, _ship, _echo, _whoami, _hog):

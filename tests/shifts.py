@@ -241,7 +241,7 @@ def work(told: dict[str, Any], supervisor: str, arguments: list[str]) -> None:
         module, _, name = supervisor.partition(":")
         getattr(importlib.import_module(module), name)()
     os.environ["DEADQ_TEST_AT_WORK"] = json.dumps(told)
-    sys.argv = ["deadq", "work", "tests.at_work:queue", "-v", *arguments]
+    sys.argv = ["deadq", "work", "tests.at_work:queue", "-vv", *arguments]
     main()
 
 

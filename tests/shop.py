@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from deadq import Interrupt, Queue, Retry, Worker, current_job
+from tests.settings import ALL_RETRIES
 from tests.workers import tell
 
 
@@ -76,7 +77,16 @@ class Shop:
         **settings: Any,
     ) -> None:
         self.book = Book(book)
-        queue = Queue(name, url=url, **{"capacity": 1000, "admission": "cap", **settings})
+        queue = Queue(
+            name,
+            url=url,
+            **{
+                "capacity": 1000,
+                "admission": "cap",
+                "retry_budget": ALL_RETRIES,
+                **settings,
+            },
+        )
         self.queue = queue
         self._plain = plain
 

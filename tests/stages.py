@@ -785,6 +785,20 @@ def _(stage):
     return scripts.show(job_id("a"))
 
 
+@scene("lend: a process tells what it has done, and borrows")
+def lend(stage: Stage) -> scripts.Call[Any]:
+    stage.run(stage.register("c1"))
+    deeds = [scripts.Deed("f", 0, 100), scripts.Deed("s", 1_000, 2)]
+    return scripts.lend("p", 1, rule="0.1 1 10000", wanted=7, length_ms=5_000, deeds=deeds)
+
+
+@scene("lend: a loan is told of and made anew")
+def lend_again(stage: Stage) -> scripts.Call[Any]:
+    stage.run(lend(stage))
+    deeds = [scripts.Deed("s", 0, 3)]
+    return scripts.lend("p", 2, rule="", wanted=4, length_ms=5_000, deeds=deeds)
+
+
 @scene("survey: a queue at work")
 def _(stage):
     _failed(stage)

@@ -4,8 +4,9 @@
 ``service``      how long a handler takes
 ``children``     functions in processes of their own
 ``server``       a private Valkey or Redis on a unix socket
-``environment``  what the figures depend on; CPU shares
+``environment``  what the figures depend on, with a server or without; CPU shares
 ``placement``    which processors run what
 ``rounds``       interleaved paired rounds, medians, percentiles
 ``report``       the command line, the table, the JSON
+``picture``      a plotly figure as a web page, for ``--picture``
 """

@@ -15,21 +15,17 @@ from .server import PrivateServer
 
 
 class Environment:
-    """The environment block: versions, protocol, processors, load; begun before all else."""
+    """The environment block: versions, protocol, processors, load; begun before all else.
 
-    def __init__(self, server: PrivateServer, **more: Any) -> None:
+    A benchmark that talks to no server, such as a simulation, gives none.
+    """
+
+    def __init__(self, server: PrivateServer | None = None, **more: Any) -> None:
         self._busy = share_of(machine_busy_seconds)
-        said = server.info("server")
-        name = str(said.get("server_name", "redis"))
-        with server.client() as client:
-            protocol = client.client_info().get("resp", "2")
         self._block: dict[str, Any] = {
             "deadq": _version("deadq") or _checkout(),
             "python": f"{platform.python_implementation()} {platform.python_version()}",
-            "redis-py": _version("redis"),
-            "hiredis": _version("hiredis"),
-            "server": f"{name} {said.get(f'{name}_version', said['redis_version'])}",
-            "protocol": f"RESP{protocol}",
+            **(_talk(server) if server else {}),
             "system": platform.platform(),
             "processors": os.cpu_count(),
             **more,
@@ -44,6 +40,20 @@ class Environment:
             "load_after": round(os.getloadavg()[0], 2),
             "busy": round(busy, 2) if busy == busy else None,  # noqa: PLR0124  NaN: not known
         }
+
+
+def _talk(server: PrivateServer) -> dict[str, Any]:
+    """Client, server, and what they speak."""
+    said = server.info("server")
+    name = str(said.get("server_name", "redis"))
+    with server.client() as client:
+        protocol = client.client_info().get("resp", "2")
+    return {
+        "redis-py": _version("redis"),
+        "hiredis": _version("hiredis"),
+        "server": f"{name} {said.get(f'{name}_version', said['redis_version'])}",
+        "protocol": f"RESP{protocol}",
+    }
 
 
 def _checkout() -> str | None:

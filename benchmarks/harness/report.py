@@ -7,12 +7,13 @@ import json
 import math
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from .environment import Environment
+from .picture import obstacle, save
 from .server import find_server
 
 
@@ -25,11 +26,24 @@ class Options:
     check: bool
     free: bool
     seed: int
-    server: Path
+    binary: Path | None = None
+    picture: Path | None = None
+
+    @property
+    def server(self) -> Path:
+        """The server to measure on: the one named, else the one found.
+
+        Raises:
+            FileNotFoundError: there is none.
+        """
+        return self.binary or find_server()
 
 
-def options(text: str | None, argv: Sequence[str] | None = None) -> Options:
-    """Read the command line; ``text`` is the benchmark's docstring."""
+def options(text: str | None, argv: Sequence[str] | None = None, *, server: bool = True) -> Options:
+    """Read the command line; ``text`` is the benchmark's docstring.
+
+    A benchmark that needs no ``server`` has no options for one.
+    """
     parser = argparse.ArgumentParser(
         description=text, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -38,16 +52,31 @@ def options(text: str | None, argv: Sequence[str] | None = None) -> Options:
     parser.add_argument(
         "--check", action="store_true", help="exit with 1 when a figure misses its bar"
     )
-    parser.add_argument("--seed", type=int, default=1, help="of arrivals and service times")
-    parser.add_argument("--server", type=Path, help="the valkey-server or redis-server to use")
+    parser.add_argument("--seed", type=int, default=1, help="of all that is drawn by chance")
     parser.add_argument(
-        "--free", action="store_true", help="let the kernel place processes on processors"
+        "--picture", type=Path, metavar="FILE", help="draw the figures as a web page (.html)"
     )
+    if server:
+        parser.add_argument("--server", type=Path, help="the valkey-server or redis-server to use")
+        parser.add_argument(
+            "--free", action="store_true", help="let the kernel place processes on processors"
+        )
+    else:
+        parser.set_defaults(server=None, free=False)
     given = parser.parse_args(argv)
+    if given.picture and (fault := obstacle(given.picture)):
+        # before the minutes that measuring takes
+        parser.error(f"argument --picture: {fault}")
     # a terminated benchmark must still end its children and its servers
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     return Options(
-        given.json, given.quick, given.check, given.free, given.seed, given.server or find_server()
+        given.json,
+        given.quick,
+        given.check,
+        given.free,
+        given.seed,
+        given.server,
+        given.picture,
     )
 
 
@@ -70,14 +99,18 @@ class Bar:
 
 @dataclass(slots=True)
 class Report:
-    """One object for ``--json``; a table otherwise."""
+    """One object for ``--json``; a table otherwise.
+
+    ``picture`` makes the plotly figure that ``--picture`` saves; it is called only then.
+    """
 
     environment: Environment
     figures: dict[str, float]
     series: dict[str, Any] = field(default_factory=dict)
+    picture: Callable[[], Any] | None = None
 
     def emit(self, options: Options, bars: Mapping[str, Bar]) -> int:
-        """Print, and return the exit code."""
+        """Print, draw, and return the exit code."""
         environment = self.environment.block()
         self.figures = {name: rounded(name, figure) for name, figure in self.figures.items()}
         if options.json:
@@ -88,6 +121,12 @@ class Report:
             for name, figure in self.figures.items():
                 rows.append(("figure", name, f"{figure:.4g}", _verdict(bars.get(name), figure)))
             _print_table(rows)
+        if options.picture:
+            if self.picture is None:
+                say("this benchmark draws no picture: run it without --picture")
+                return 2
+            save(self.picture(), options.picture, environment)
+            say(f"drawn: {options.picture}")
         missed = [n for n, bar in bars.items() if not bar.met(self.figures.get(n, math.nan))]
         if missed and options.check:
             say(f"missed: {', '.join(missed)}")

@@ -56,7 +56,8 @@ def run(args: list[str]) -> int:
         message = getattr(error, "format_message", None)
         if message is None:
             raise
-        return _fail(f"{message()} (see deadq --help)", 2)
+        command = getattr(getattr(error, "ctx", None), "command_path", "deadq")
+        return _fail(f"{message()} (see {command} --help)", 2)
     if code == _INTERRUPTED:  # newer parsers swallow the exception
         return _fail("interrupted", _INTERRUPTED)
     return code if isinstance(code, int) else 0

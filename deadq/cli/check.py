@@ -47,7 +47,7 @@ def check(
         found = [{**finding._asdict(), "level": finding.level.value} for finding in findings]
         print_json({"queue": queue.name, "findings": found})
     else:
-        _show(queue.name, findings)
+        print_findings(f"queue {queue.name}", findings)
     return 1 if any(finding.level is Level.FAULT for finding in findings) else 0
 
 
@@ -65,7 +65,9 @@ def _findings(queue: Queue, rate: float | None, size: float | None) -> list[Find
         return findings  # the rest asks the server by the queue itself
     tasks = {
         name: TaskFacts(
-            task.config.within, server.tasks[name][1] / 1_000 if name in server.tasks else None
+            task.config.within,
+            server.tasks[name][1] / 1_000 if name in server.tasks else None,
+            task.config.timeout,
         )
         for name, task in queue.tasks.items()
     }
@@ -82,11 +84,12 @@ def _rate(queue: Queue) -> float:
     return (queue.stats().counters.get("admitted", 0) - before) / (time.monotonic() - at)
 
 
-def _show(name: str, findings: Sequence[Finding]) -> None:
+def print_findings(title: str, findings: Sequence[Finding]) -> None:
+    """Each with its level, and what to do about it."""
     points: list[tuple[str, str, str]] = []
     for finding in findings:
         line = f"{finding.about}: {finding.found}"
         points.append((_SIGNS[finding.level], _STYLES[finding.level], line))
         if finding.remedy:
             points.append(("", "", f"-> {finding.remedy}"))
-    print_points(f"queue {name}", points)
+    print_points(title, points)

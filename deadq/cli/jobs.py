@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from ..job import State
 from ..reports import JobReport
 from .faults import asked
 from .naming import job_named, never_used, queue_named
@@ -21,7 +22,7 @@ def jobs(target: str, *, state: str | None, limit: int, url: str | None, as_json
     """
     with queue_named(target, url) as queue, asked():
         found = queue.jobs(state, limit)
-        note = "" if found or as_json else never_used(queue.stats())
+        note = "" if found or as_json else never_used(queue)
     if as_json:
         print_json([job._asdict() for job in found])
         return
@@ -63,7 +64,7 @@ def dead(target: str, *, limit: int, url: str | None, as_json: bool) -> None:
     """
     with queue_named(target, url) as queue, asked():
         found = queue.dead(limit)
-        note = "" if found or as_json else never_used(queue.stats())
+        note = "" if found or as_json else never_used(queue)
     if as_json:
         print_json([job._asdict() for job in found])
         return
@@ -77,7 +78,7 @@ def dead(target: str, *, limit: int, url: str | None, as_json: bool) -> None:
                 job.state,
                 instant(job.ended_ms)[:19],
                 job.attempts,
-                _error(*job[-2:]),
+                _error(*job[-2:], job.state, job.attempts),
             )
             for job in found
         ],
@@ -122,12 +123,16 @@ def _rows(report: JobReport) -> list[tuple[str, object]]:
         ("kept for", span(report.kept_s)),
     ]
     if report.error_type is not None:
-        rows.append(("error", _error(report.error_type, report.error_message)))
+        error = _error(report.error_type, report.error_message, report.state, report.attempts)
+        rows.append(("error", error))
     return rows
 
 
-def _error(type_name: str | None, message: str | None) -> str:
-    return f"{type_name}: {message}" if type_name else ""
+def _error(type_name: str | None, message: str | None, state: State, attempts: int) -> str:
+    if not type_name:
+        return ""
+    gave_up = f"gave up after {counted(attempts, 'attempt')}: " if state is State.EXHAUSTED else ""
+    return f"{gave_up}{type_name}: {message}"
 
 
 def instant(ms: int) -> str:

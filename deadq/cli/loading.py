@@ -114,7 +114,7 @@ def _pick(name: str, module: ModuleType, attribute: str) -> Queue:
             raise _broken(name, error) from error
     if isinstance(found, Queue):
         return found
-    has = [f"`{word}`" for word, value in _names_in(module) if isinstance(value, Queue)]
+    has = [f"{name}:{word}" for word, value in _names_in(module) if isinstance(value, Queue)]
     rest = f"it has: {', '.join(has)}" if has else f"it has none; {_why_none(name, module)}"
     if not attribute:
         raise Fault(f"no queue was named in module {name}; {rest}")

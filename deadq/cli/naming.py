@@ -6,12 +6,13 @@ import contextlib
 import sys
 from collections.abc import Iterator
 
-from ..job import job_id
 from ..queue import Queue
 from ..reports import JobReport
-from ..store.scripts import Stats
+from ..store import embedded
+from ..store.whereabouts import server_of
 from .faults import Fault, asked
 from .loading import is_target, load_queue, settle
+from .server import none_runs
 
 
 @contextlib.contextmanager
@@ -27,7 +28,7 @@ def queue_named(target: str, url: str | None) -> Iterator[Queue]:
         with asked():
             queue = Queue(target, capacity=1, url=url)
         settle(queue)
-    with contextlib.closing(queue):
+    with contextlib.closing(_within_reach(queue)):
         yield queue
 
 
@@ -40,7 +41,7 @@ def queue_of_module(target: str, url: str | None, why: str) -> Iterator[Queue]:
     """
     if not is_target(target):
         raise Fault(f"{why}: give MODULE:QUEUE, such as shop.jobs:queue, not `{target}`")
-    with contextlib.closing(_loaded(target, url)) as queue:
+    with contextlib.closing(_within_reach(_loaded(target, url))) as queue:
         yield queue
 
 
@@ -50,10 +51,26 @@ def _loaded(target: str, url: str | None) -> Queue:
         return load_queue(target, url)
 
 
-def never_used(stats: Stats) -> str:
+def _within_reach(queue: Queue) -> Queue:
+    """The queue, if its server is not the private one of this folder, or that runs: a new one would
+    have nothing to look at, and nothing to steer.
+
+    Raises:
+        Fault: it does not run.
+    """
+    if queue.backend.private:
+        found = embedded.status()
+        if not found.running:
+            raise Fault(f"{none_runs(found)}; --url or $DEADQ_URL name another", code=1)
+    return queue
+
+
+def never_used(queue: Queue) -> str:
     """What to add of a queue to which nothing was ever submitted, as its name may be mistyped; of
     any other nothing."""
-    return "" if stats.counters else "; nothing was ever submitted to it on this server"
+    if queue.stats().counters:
+        return ""
+    return f"; nothing was ever submitted to it on {server_of(queue.backend)}"
 
 
 def job_named(queue: Queue, name: str) -> JobReport:
@@ -62,10 +79,10 @@ def job_named(queue: Queue, name: str) -> JobReport:
     Raises:
         Fault: there is neither.
     """
-    with contextlib.suppress(UnicodeEncodeError):  # such a key cannot have been submitted
-        for ident in (name, job_id(name)):
-            found = queue.show(ident)
-            if found is not None:
-                return found
-    msg = f"queue {queue.name} has no job with the id or key `{name}`; it may have been forgotten"
+    with asked():
+        found = queue.show(name)
+    if found is not None:
+        return found
+    why = never_used(queue) or "; it may have been forgotten"
+    msg = f"queue {queue.name} has no job with the id or key `{name}`{why}"
     raise Fault(msg, code=1)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from .faults import Fault
 from .words import Json, Limit, Target, Url, open_states
 
 commands = typer.Typer()
@@ -34,7 +36,7 @@ def stats(
 
 @commands.command()
 def check(
-    target: QueueTarget,
+    target: Annotated[str | None, typer.Argument(metavar="MODULE:QUEUE")] = None,
     rate: Annotated[
         float | None,
         typer.Option(help="Jobs a second to plan for.", show_default="measured for a second"),
@@ -43,16 +45,31 @@ def check(
         float | None,
         typer.Option("--bytes", help="What a job takes.", show_default="that of some jobs there"),
     ] = None,
+    chain: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Check a chain of calls instead (TOML or JSON): no queue needed."
+        ),
+    ] = None,
     as_json: Json = False,
     url: Url = None,
 ) -> None:
     """Say whether queue and server are fit, and what to change.
 
-    Version, eviction, persistence, clock, rights, tasks, capacity, and memory for the rate. The
-    exit code is 1 when something is at fault.
+    Version, eviction, persistence, clock, rights, tasks, capacity, and memory for the rate. With
+    --chain: the longest wait and the most calls that timeouts and tries add up to. The exit code
+    is 1 when something is at fault.
 
     Example: deadq check shop.jobs:queue --rate 200
     """
+    if chain is not None:
+        from .chain import check_chain
+
+        if [target, rate, size, url] != [None] * 4:
+            raise Fault("--chain FILE stands alone: without MODULE:QUEUE, --rate, --bytes or --url")
+        raise typer.Exit(check_chain(chain, as_json=as_json))
+    if target is None:
+        raise Fault("name what to check: give MODULE:QUEUE, or --chain FILE")
     from .check import check as check_all
 
     raise typer.Exit(check_all(target, rate=rate, size=size, url=url, as_json=as_json))

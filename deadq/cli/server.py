@@ -29,12 +29,17 @@ def status(*, as_json: bool) -> int:
     if as_json:
         print_json({**asdict(found), "folder": str(found.folder)})
     elif not found.running:
-        say(f"no server runs for {found.folder}; 'deadq server start' does it")
+        say(none_runs(found))
     elif found.url is None:
         say(f"the server (pid {found.pid}) in {found.folder} is silent")
     else:
         say(f"{found.version} (pid {found.pid}) serves {found.folder} at {found.url}")
     return 0 if found.running else 1
+
+
+def none_runs(found: embedded.ServerStatus) -> str:
+    """What to say of a project without a server."""
+    return f"no server runs for {found.folder}; 'deadq server start' does it"
 
 
 def stop(*, as_json: bool) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ..store.scripts import Stats
-from .naming import never_used, queue_named
+from ..store.whereabouts import server_of
+from .naming import queue_named
 from .printing import print_json
 from .tables import print_pairs
 
@@ -16,12 +17,13 @@ def stats(target: str, *, url: str | None, as_json: bool) -> None:
         StoreUnavailable: the server cannot be reached.
     """
     with queue_named(target, url) as queue:
-        counted = queue.stats()
+        counted, server = queue.stats(), server_of(queue.backend)
     if as_json:
-        print_json({"queue": queue.name, **counted._asdict()})
+        print_json({"queue": queue.name, "server": server, **counted._asdict()})
     else:
         paused = ", paused" if counted.paused else ""
-        print_pairs(f"queue {queue.name}{paused}{never_used(counted)}", rows(counted))
+        unused = "" if counted.counters else "; nothing was ever submitted to it"
+        print_pairs(f"queue {queue.name} on {server}{paused}{unused}", rows(counted))
 
 
 def rows(counted: Stats) -> list[tuple[str, int]]:

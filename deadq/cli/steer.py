@@ -12,6 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from ..deadline import seconds
 from ..errors import Rejected
 from ..job import State
+from ..options import budget
 from ..queue import Queue
 from ..reports import JobReport
 from .faults import Fault, asked
@@ -30,7 +31,7 @@ def cancel(target: str, names: Sequence[str], *, url: str | None, as_json: bool)
         Fault: there is no such module, queue or job.
         StoreUnavailable: the server cannot be reached.
     """
-    why = "cancel keeps recorded units as long as the queue's own settings say"
+    why = "cancel needs the queue's own settings, which say how long recorded units are kept"
     with queue_of_module(target, url, why) as queue:
         found = _named(queue, names)
         states = {ident: queue.cancel(ident) for ident in found}
@@ -81,10 +82,10 @@ def requeue(
     """
     if everything == bool(names):
         raise Fault("name the jobs to requeue by id or key, or give --all for all dead ones")
-    with asked():
-        seconds(within, "within")
     why = "requeue submits, and so needs the queue's own settings"
     with queue_of_module(target, url, why) as queue:
+        with asked():
+            budget(within, "within", queue.horizon)
         found = queue.dead(_MOST_DEAD) if everything else _named(queue, names).values()
         keys = {job.id: job.key for job in found}
         refused: dict[str, str] = {}
@@ -116,7 +117,7 @@ def pause(target: str, *, paused: bool, url: str | None, as_json: bool) -> None:
     """
     with queue_named(target, url) as queue:
         queue.pause() if paused else queue.resume()
-        note = "" if as_json else never_used(queue.stats())
+        note = "" if as_json else never_used(queue)
     if as_json:
         print_json({"queue": queue.name, "paused": paused})
     else:
@@ -136,7 +137,7 @@ def drain(target: str, *, timeout: float | None, url: str | None, as_json: bool)
             seconds(timeout, "timeout")
     with queue_named(target, url) as queue:
         queue.pause()
-        note = "" if as_json else never_used(queue.stats())
+        note = "" if as_json else never_used(queue)
         left = _wait_for_rest(queue, timeout, shown=not as_json)
     if as_json:
         print_json({"queue": queue.name, "paused": True, "unfinished": left})

@@ -110,8 +110,9 @@ def _announce(known: Sequence[Facts]) -> None:
     with contextlib.suppress(OSError, ValueError):  # a terminal that has been closed
         for facts in known:
             sys.stderr.write(
-                f"deadq: working on queue {printable(facts.name)} ({', '.join(facts.tasks)}),"
-                f" {sum(facts.slots)} at a time{_processes(facts)}; Ctrl-C stops\n"
+                f"deadq: working on queue {printable(facts.name)} ({', '.join(facts.tasks)})"
+                f" on {printable(facts.server)}, {sum(facts.slots)} at a time"
+                f"{_processes(facts)}; Ctrl-C stops\n"
             )
         sys.stderr.flush()
 

@@ -2,7 +2,10 @@
 
 from .allowance import RETRY_BUDGET_HEADER, Allowance, outgoing, pass_on
 from .backoff import Backoff, BackoffKind, RandomSource
+from .breaker import Breaker, Permit
 from .budget import Budget, RetryBudget
+from .chain import ChainFault, ChainFaultKind, ChainVerdict, TierFigures
+from .circuit import BreakerState
 from .retry import aretry, retry
 from .retry_after import hint_of, parse
 from .rules import PRESETS, BudgetRule, QuotaRule, Rule
@@ -14,12 +17,19 @@ __all__ = [
     "Allowance",
     "Backoff",
     "BackoffKind",
+    "Breaker",
+    "BreakerState",
     "Budget",
     "BudgetRule",
+    "ChainFault",
+    "ChainFaultKind",
+    "ChainVerdict",
+    "Permit",
     "QuotaRule",
     "RandomSource",
     "RetryBudget",
     "Rule",
+    "TierFigures",
     "aretry",
     "hint_of",
     "is_transient",

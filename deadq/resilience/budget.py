@@ -153,8 +153,8 @@ class Window:
 
     def _spend(self, after: float) -> None:
         """In the slot in which the retry will be made: it weighs there."""
-        ahead = int(min(after, self._rule.window) / self._slot_s)
-        self._slots.setdefault(self._slot + ahead, [0, 0])[1] += 1
+        made = int((clock.monotonic() + min(after, self._rule.window)) / self._slot_s)
+        self._slots.setdefault(made, [0, 0])[1] += 1
         self._spent += 1
 
     def _turn(self, slot: int) -> None:

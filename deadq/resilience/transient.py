@@ -66,6 +66,12 @@ def is_transient(error: BaseException) -> bool:
     return isinstance(error, tuple(_kinds_in_use()))
 
 
+def is_outage(error: BaseException) -> bool:
+    """Whether it is the other side that fails: what may pass by itself, and what it calls its own
+    fault (a status from 500 on)."""
+    return is_transient(error) or (status_of(error) or 0) >= 500
+
+
 def is_throttled(error: BaseException) -> bool:
     """Whether the other side said that it has too much to do."""
     if isinstance(error, _REFUSALS):

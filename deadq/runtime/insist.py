@@ -86,7 +86,7 @@ class _Outage:
         self.bear(error)
         self._failures += 1
         if self._failures == 1:
-            log.warning("%s: %s", Event.STORE_AWAY, error)
+            log.warning("%s: %s; trying again", Event.STORE_AWAY, error)
         return PAUSES.delay(self._failures)
 
     def bear(self, error: StoreUnavailable) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import warnings
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
@@ -26,3 +27,17 @@ def check_cancelled() -> None:
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError
+
+
+def warn_on_a_loop() -> None:
+    """Called by a wait that blocks: whoever stops an event loop by it is told. It is no error, as a
+    notebook's cells run on a loop."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    msg = (
+        "a blocking wait for a job stops the event loop that runs on this thread: "
+        "await task.acall(...) or job.aresult() in place of call(...) or result()"
+    )
+    warnings.warn(msg, RuntimeWarning, stacklevel=4)

@@ -63,6 +63,7 @@ class Backend:
             raise ValueError(msg)
         self._queue = queue
         self._url = None if url is None else check_url(url)
+        self._embedded = False
         self._sync_given, self._async_given = sort_clients(client)
         self._allow_eviction = allow_eviction
         self._lock = threading.Lock()
@@ -96,6 +97,7 @@ class Backend:
     def url(self) -> str:
         """The URL in use: given, ``$DEADQ_URL``, or that of the embedded server, then started."""
         if self._url is None:
+            self._embedded = self.private
             self._url = check_url(os.environ.get("DEADQ_URL") or embedded_url())
         return self._url
 
@@ -103,6 +105,12 @@ class Backend:
     def place(self) -> Any:
         """What queues on one server have in common: their URL, or the user's own client."""
         return self.url if self.given is None else self.given
+
+    @property
+    def private(self) -> bool:
+        """Whether no server is named anywhere, so that it is the embedded one."""
+        unnamed = self._url is None and not os.environ.get("DEADQ_URL")
+        return self.given is None and (self._embedded or unnamed)
 
     @property
     def given(self) -> Any:

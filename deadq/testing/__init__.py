@@ -17,9 +17,12 @@ stands still until the test moves it. :func:`run_until_idle` runs what is ready 
 Waiting for a result does that by itself, so that ``task.call(...)``, and a web app that uses it,
 work in a test as they are. :func:`slow_proxy` puts a bad network in front of a real server.
 
+:func:`assert_chain` fails a test where the timeouts and tries of a chain of calls do not fit.
+
 pytest finds the fixtures ``deadq_clock`` and ``deadq_queue`` by itself.
 """
 
+from .chains import assert_chain
 from .driver import arun_until_idle, run_until_idle
 from .fake import faked, queue
 from .moving_clock import Clock, clock
@@ -29,6 +32,7 @@ __all__ = [
     "Clock",
     "SlowProxy",
     "arun_until_idle",
+    "assert_chain",
     "clock",
     "faked",
     "queue",

@@ -91,7 +91,11 @@ def test_failures_without_number_end_nothing(valkey_server, tmp_path, runner):
             proxy.refuse()
             proxy.cut()
             wait_until(lambda: failures(first) >= 20, "renewals to fail")
+            loud = first.said(" WARNING renewal_failed")
+            assert len(loud) == 1, "said aloud once in an outage"
+            assert loud[0].endswith("; trying again")
             proxy.refuse(False)
+            wait_until(lambda: first.said("store_back: renewed after"), "the end to be said")
             handle = made.tasks.long.options(key="k").enqueue(1.8)
             made.started("k")
             made.worker(concurrency=1)

@@ -211,6 +211,25 @@ def test_a_within_past_all_reason_is_refused_and_nothing_is_stored(made, within)
     says(caught.value, "ten years|horizon")
 
 
+@pytest.mark.parametrize("within", [8 * 86_400, 1e30])
+def test_a_budget_past_the_horizon_is_refused_where_it_is_given(made, within):
+    """An HTTP handler answers 400 to what options() refuses; a submit's errors are another kind."""
+    for give in (
+        lambda: made.tasks.work.options(within=within),
+        lambda: made.queue.task(name="far", within=within)(lambda: None),
+        lambda: made.queue.replay("k", within=within),
+    ):
+        with pytest.raises(ValueError) as caught:
+            give()
+        says(caught.value, "within=.* horizon of 604800 s", "horizon=")
+
+
+def test_a_deadline_past_the_horizon_is_refused_where_it_is_given(made):
+    with pytest.raises(ValueError) as caught:
+        made.tasks.work.options(deadline=Deadline.after(8 * 86_400))
+    says(caught.value, "horizon", "horizon=")
+
+
 @pytest.mark.parametrize("within", [Float64(1.5), Level.TWO, 1, 2.5, 5e-324 + 1.0], ids=repr)
 def test_whatever_is_a_number_of_seconds_is_taken(made, within):
     handle = made.tasks.work.options(within=within).enqueue()

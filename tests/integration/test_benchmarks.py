@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import shed, spell, throughput
+from benchmarks import jitter, shed, spell, throughput
 from benchmarks.__main__ import benchmarks
+from benchmarks.contention.cells import Task, simulate, simulate_all
+from benchmarks.contention.reference import CLIENTS, KINDS
 from benchmarks.costs import footprint
 from benchmarks.harness.arrivals import Arrival, constant, drive, poisson
 from benchmarks.harness.children import Child, ChildFailed
@@ -298,7 +300,7 @@ class FixedEnvironment:
 
 def options(**given):
     defaults = {"json": True, "quick": True, "check": False, "free": False, "seed": 1}
-    return Options(**{**defaults, "server": Path("x"), **given})
+    return Options(**{**defaults, **given})
 
 
 def test_a_report_is_one_object_and_can_fail_the_run(capsys):
@@ -458,36 +460,73 @@ def test_the_list_names_every_benchmark_and_what_it_is():
     done = run("benchmarks")
     assert done.returncode == 0, done.stderr
     found = dict(benchmarks())
-    assert {"benchmarks.shed", "benchmarks.spell", "benchmarks.throughput"} <= set(found)
+    assert {f"benchmarks.{name}" for name in ("jitter", "shed", "spell", "throughput")} <= set(
+        found
+    )
     for name, line in found.items():
         assert name in done.stdout
         assert line
         assert line in done.stdout
 
 
-@pytest.mark.parametrize("name", ["shed", "spell", "throughput"])
+@pytest.mark.parametrize("name", ["jitter", "shed", "spell", "throughput"])
 def test_each_explains_itself(name):
     done = run(f"benchmarks.{name}", "--help")
     assert done.returncode == 0, done.stderr
     assert "--json" in done.stdout
     assert "--quick" in done.stdout
+    assert "--picture" in done.stdout
+    assert ("--server" in done.stdout) == (name != "jitter")
 
 
-def figures_of(name, folder):
+SERVER = {"redis-py", "hiredis", "server", "protocol"}
+
+
+def figures_of(name, folder, *, server=True):
     """Run a benchmark as its users do, and check what holds for all of them."""
-    done = run(f"benchmarks.{name}", "--quick", "--json", folder=folder, within_s=200)
+    picture = folder / "picture.html"
+    command = (f"benchmarks.{name}", "--quick", "--json", "--picture", str(picture))
+    done = run(*command, folder=folder, within_s=200)
     assert done.returncode == 0, done.stderr
     shown = json.loads(done.stdout)
     assert set(shown) == {"environment", "figures", "series"}
     environment = shown["environment"]
     assert environment["python"].endswith(".".join(map(str, sys.version_info[:3])))
-    for entry in ("deadq", "redis-py", "hiredis", "server", "protocol", "processors"):
+    for entry in {"deadq", "processors"} | (SERVER if server else set()):
         assert environment[entry], entry
+    assert server or not SERVER & set(environment)
+    assert environment["python"] in picture.read_text(encoding="utf-8")
+    picture.unlink()
     assert {"load_before", "load_after", "busy"} <= set(environment)
     figures = shown["figures"]
     assert all(isinstance(figure, float) and math.isfinite(figure) for figure in figures.values())
     assert not list(folder.iterdir()), "a server or its folder is left"
     return figures
+
+
+def test_processes_share_the_cells_and_change_none():
+    tasks = [Task(kind, clients, 3, 1) for clients in (2, 5) for kind in KINDS]
+    cells = simulate_all(tasks)
+    assert sorted(cells, key=str) == sorted(map(simulate, tasks), key=str)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_jitter_gives_the_published_table(short_folder):
+    figures = figures_of("jitter", short_folder, server=False)
+    assert set(figures) == {
+        *(f"calls_{kind}_{clients}" for kind in KINDS for clients in CLIENTS),
+        *(f"ms_{kind}_{clients}" for kind in KINDS for clients in CLIENTS),
+        *("calls_error", "time_error", "time_error_small", "time_error_as_published"),
+    }
+    assert set(jitter.BARS) <= set(figures)
+    # seeded, and no clock is involved: the same on every machine
+    assert figures["calls_error"] <= 0.04
+    assert figures["time_error"] <= 0.08
+    assert figures["time_error_small"] <= 0.12
+    # full jitter: fewer than half of the calls, and more than ten times sooner
+    assert figures["calls_full_100"] < 0.45 * figures["calls_exponential_100"]
+    assert figures["ms_full_100"] < 0.1 * figures["ms_exponential_100"]
 
 
 @pytest.mark.slow
@@ -547,6 +586,8 @@ def test_throughput_shows_what_steps_cost(short_folder):
         "idle_child_mb",
         "start_latency_vs_raw",
         "refuse_vs_accept",
+        "retry_vs_tenacity",
+        "commands_per_100_calls",
         "commands_per_job_1k",
         "commands_per_job_100k",
         "bytes_per_job",

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from deadq import Queue
-from tests.commands import deadq_command, started
+from tests.commands import ROOT, deadq_command, started
 from tests.servers import Server, binaries, wait_until
 
 JOBS = """
@@ -149,5 +149,90 @@ def test_a_trial_leaves_nothing_behind(check, valkey_server):
 def test_a_wrong_request_is_one_line(check, args, code, says):
     done = deadq_command("check", *args, cwd=check.folder)
     assert (done.returncode, done.stdout) == (code, "")
+    assert says in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+# A chain of calls.
+
+CHAINS = ROOT / "tests" / "chains"
+
+
+def check_chain(*args, code=0):
+    """Where no server is."""
+    done = deadq_command("check", *args, cwd=CHAINS, DEADQ_URL="unix:///nowhere/socket")
+    assert (done.returncode, done.stderr) == (code, "")
+    return done.stdout
+
+
+def test_a_chain_is_judged_without_a_server():
+    said = check_chain("--chain", "fits.toml")
+    assert "worst case end to end: 2.9 s of 3 s; amplification: 2 (calls of payment)" in said
+    table = [line.split() for line in said.splitlines()]
+    assert ["web", "3", "s", "2.9", "s", "1", "1", "1"] in table
+    assert ["payment", "1", "s", "0", "s", "2", "1", "2"] in table
+    for line in (
+        "ok budget: the sum is within the edge's budget",
+        "ok promise: no layer promises more than it receives",
+        "ok retries: no two layers retry",
+    ):
+        assert line in said
+
+
+@pytest.mark.parametrize(
+    ("file", "says", "fine"),
+    [
+        ("promises_more.toml", "FAULT promise: checkout receives 2 s from gateway", 2),
+        ("two_layers_retry.toml", "FAULT retries: web tries checkout 2 times, and", 2),
+        ("beyond_the_budget.json", "FAULT budget: page has 10 s and can take 30 s", 2),
+    ],
+)
+def test_a_chain_at_fault_is_told_with_its_reason_and_a_remedy(file, says, fine):
+    said = check_chain("--chain", file, code=1)
+    assert says in said
+    assert "-> let " in said
+    assert said.count("  ok ") == fine
+
+
+def test_programs_get_the_figures_of_a_chain():
+    told = json.loads(check_chain("--chain", "two_layers_retry.toml", "--json", code=1))
+    (fault,) = told.pop("faults")
+    assert (fault["kind"], fault["tier"]) == ("retries", "checkout")
+    assert told.pop("tiers")[2] == {
+        "tier": "payment",
+        "receives_s": 1.0,
+        "promises_s": 0.0,
+        "tries": 3,
+        "calls": 1,
+        "calls_at_worst": 6,
+    }
+    assert told == {
+        "budget_s": 10.0,
+        "worst_s": 8.0,
+        "amplification": 6.0,
+        "most_amplified": "payment",
+    }
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        ([], "name what to check: give MODULE:QUEUE, or --chain FILE"),
+        (["--chain", "none.toml"], "--chain: cannot read none.toml: No such file or directory"),
+        (["--chain", "."], "--chain: cannot read .: Is a directory"),
+        (
+            ["--chain", "odd.toml"],
+            "odd.toml: tier web: unknown field 'timeout': it takes timeout_s,",
+        ),
+        (["jobs:shop", "--chain", "fits.toml"], "--chain FILE stands alone: without MODULE:QUEUE"),
+        (["--rate", "5", "--chain", "fits.toml"], "--chain FILE stands alone"),
+        (["--bytes", "5", "--chain", "fits.toml"], "--chain FILE stands alone"),
+        (["--url", "redis://h", "--chain", "fits.toml"], "--chain FILE stands alone"),
+    ],
+)
+def test_a_wrong_request_to_check_a_chain_is_one_line(tmp_path, args, says):
+    (tmp_path / "odd.toml").write_text("budget_s = 1\n[tiers.web]\ntimeout = 1\n")
+    done = deadq_command("check", *args, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
     assert says in done.stderr
     assert done.stderr.count("\n") == 1

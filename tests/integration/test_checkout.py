@@ -152,6 +152,8 @@ def test_a_payment_that_is_declined_is_not_charged(staffed):
         (ORDER, "k", {"timeout_ms": "nan"}),
         (ORDER, "k", {"x_deadline_ms": "tomorrow"}),
         (ORDER, "k", {"x_deadline_ms": "17"}),
+        (ORDER, "k", {"timeout_ms": "1e30"}),
+        (ORDER, "k", {"timeout_ms": "", "x_deadline_ms": "4102444800000"}),  # the year 2100
     ],
 )
 def test_what_cannot_be_understood_is_400(checkout, body, key, headers):

@@ -100,16 +100,19 @@ def test_version(shop):
     [
         (["frobnicate"], "No such command 'frobnicate'. (see deadq --help)"),
         (["--frobnicate"], "No such option: --frobnicate (see deadq --help)"),
-        (["work"], "Missing argument 'MODULE:QUEUE'. (see deadq --help)"),
+        (["work"], "Missing argument 'MODULE:QUEUE'. (see deadq work --help)"),
         (["work", "nope:x"], "no module `nope` in {cwd} or on the Python path; "),
         (["work", "shop.nope:x"], "no module `shop.nope` in {cwd} or on the Python path; "),
         (
             ["work", "shop.jobs:shop"],
-            "no queue `shop` in module shop.jobs; it has: `checkout`, `empty`",
+            "no queue `shop` in module shop.jobs; it has: shop.jobs:checkout, shop.jobs:empty",
         ),
         (["work", "shop:shop"], "no queue `shop` in module shop; it has none; "),
         (["work", "shop.jobs:number"], "`number` in module shop.jobs is no queue but a int; "),
-        (["work", "shop.jobs"], "no queue was named in module shop.jobs; it has: `checkout`, "),
+        (
+            ["work", "shop.jobs"],
+            "no queue was named in module shop.jobs; it has: shop.jobs:checkout, ",
+        ),
         (["work", "checkout"], "no module `checkout` in {cwd} or on the Python path; a queue is "),
         (["work", "shop/jobs.py:checkout"], "give the module's name: shop.jobs:checkout"),
         (["work", ":checkout"], "no module was named; write MODULE:QUEUE"),
@@ -117,11 +120,16 @@ def test_version(shop):
         (["work", "shop.jobs:checkout", "--concurrency", "0"], "concurrency must lie between 1 "),
         (["work", "shop.jobs:checkout", "--grace", "nan"], "grace must be finite, not nan"),
         (["work", "shop.jobs:checkout", "--url", "http://x"], "cannot read the server's URL"),
-        (["stats", "shop.jobs:nix"], "no queue `nix` in module shop.jobs; it has: `checkout`, "),
+        (
+            ["stats", "shop.jobs:nix"],
+            "no queue `nix` in module shop.jobs; it has: shop.jobs:checkout, ",
+        ),
         (["stats", ""], "queue name must not be empty"),
-        (["health"], "Missing argument 'FILE|[HOST:]PORT'. (see deadq --help)"),
+        (["health"], "Missing argument 'FILE|[HOST:]PORT'. (see deadq health --help)"),
         (["health", "x", "--max-age", "0"], "max-age must be more than 0 seconds, not 0.0"),
         (["demo", "--seconds", "0"], "Invalid value for '--seconds': "),
+        (["server", "start", "x"], "(see deadq server start --help)"),
+        (["server", "begin"], "No such command 'begin'. (see deadq server --help)"),
         (["demo", "--seconds", "inf"], "Invalid value for '--seconds': "),
         (["demo", "--seconds", "nan"], "Invalid value for '--seconds': "),
     ],
@@ -254,7 +262,8 @@ def test_a_worker_works_and_stops_gracefully(shop, valkey_server, monkeypatch):
     with started("work", "shop.jobs:checkout", "--concurrency=2", "-v", cwd=shop) as worker:
         try:
             assert worker.stderr.readline() == (
-                "deadq: working on queue checkout (add, slow), 2 at a time; Ctrl-C stops\n"
+                f"deadq: working on queue checkout (add, slow) on {valkey_server.url}, "
+                "2 at a time; Ctrl-C stops\n"
             )
             assert add.options(key="one").call(1, 2) == 3
             running = slow.enqueue(0.5)
@@ -322,10 +331,10 @@ def test_stats_are_printed(target, shop, valkey_server, monkeypatch):
 
     for_people = deadq_command("stats", target, cwd=shop)
     assert (for_people.returncode, for_people.stderr) == (0, "")
-    rows = {
-        line.split()[0]: line.split()[-1] for line in for_people.stdout.split("\n") if line.split()
-    }
-    assert (rows["queue"], rows["ready"], rows["admitted"]) == ("checkout", "2", "2")
+    title, *lines = for_people.stdout.splitlines()
+    rows = dict(line.split() for line in lines)
+    assert title == f"queue checkout on {valkey_server.url}"
+    assert (rows["ready"], rows["admitted"]) == ("2", "2")
 
     for_programs = deadq_command("stats", target, "--json", cwd=shop)
     counted = json.loads(for_programs.stdout)
@@ -365,7 +374,7 @@ def test_without_any_url_the_embedded_server_serves(shop, project):
     with started("work", "shop.jobs:checkout", cwd=shop, **settings) as worker:
         try:
             assert "deadq: started a private" in worker.stderr.readline()
-            assert "deadq: working on queue checkout" in worker.stderr.readline()
+            assert f" on the private server in {project.data}, " in worker.stderr.readline()
             done = deadq_command("stats", "checkout", "--json", cwd=shop, **settings)
             assert json.loads(done.stdout)["queue"] == "checkout"
         finally:

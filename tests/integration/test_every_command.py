@@ -160,7 +160,8 @@ def test_an_argument_too_many(command, typed):
 def test_an_argument_too_few(command, typed):
     for count in range(len(USUAL[command])):
         line = typed(command, *USUAL[command][:count])
-        assert "Missing argument" in line or "name the jobs to requeue" in line
+        wanted = ("Missing argument", "name the jobs to requeue", "name what to check")
+        assert any(words in line for words in wanted)
 
 
 @of_every_command
@@ -187,6 +188,11 @@ def test_odd_names(command, typed):
     for place in range(len(usual)):
         for name in NAMES:
             typed(command, "--", *usual[:place], name, *usual[place + 1 :])
+
+
+def test_odd_names_of_files(typed):
+    for name in [*NAMES, ".", "/", "jobs.py", "/dev/null", "/dev/zero"]:
+        typed("check", f"--chain={name}")
 
 
 @of_what_asks_a_server

@@ -40,6 +40,7 @@ NOTICED_BY = {
     "check --rate": CHECK,
     "check --bytes": CHECK,
     "check --json": CHECK,
+    "check --chain": "integration/test_check.py::test_a_chain_is_judged_without_a_server",
     "jobs --state": SHOWN,
     "jobs --limit": SHOWN,
     "jobs --json": f"{OPERATING}::test_jobs_are_listed",

@@ -11,6 +11,7 @@ from prometheus_client import REGISTRY
 
 from deadq import FleetBudget, Queue, RetryDenied
 from deadq.resilience import Backoff, BudgetRule, aretry, retry
+from deadq.testing import clock
 from tests.cases.support import counting, script_calls
 from tests.marks import on_newest
 from tests.servers import Server, wait_until
@@ -163,6 +164,16 @@ def test_before_the_fleet_has_answered_too(budget):
     for _ in range(100):
         shared.first()
     assert taken(shared) == 12
+
+
+def test_a_retry_weighs_when_it_is_made(budget):
+    with clock() as time:
+        shared = budget(rule=BudgetRule(0, 1.0, 1.0), url="redis://127.0.0.1:1/0")
+        assert shared.take(after=0.8)
+        time.advance(1.1)
+        assert not shared.take(), "it was made 0.3 s ago"
+        time.advance(0.8)
+        assert shared.take()
 
 
 def test_a_server_that_forgets_everything_does_no_harm(server, budget):

@@ -39,6 +39,10 @@ async def hold() -> None:
     await current_job().unit("charge", charge, "17")
     raise Retry(after=20.0)
 
+@checkout.task(within=30.0, retries=1)
+async def again() -> None:
+    raise Retry(after=0.0)
+
 async def charge(order: str) -> str:
     return order
 """
@@ -61,7 +65,10 @@ class Desk:
         @self.queue.task(within=30.0, retries=1)
         async def hold() -> None: ...
 
-        self.pay, self.slow, self.hold = pay, slow, hold
+        @self.queue.task(within=30.0, retries=1)
+        async def again() -> None: ...
+
+        self.pay, self.slow, self.hold, self.again = pay, slow, hold, again
 
     def command(self, *args):
         return deadq_command(*args, cwd=self.folder, DEADQ_URL=self.url)
@@ -126,7 +133,7 @@ def test_jobs_are_listed(desk):
 def test_jobs_of_one_state_and_no_more_than_asked_for_are_listed(staffed):
     slow = staffed.slow.options(key="slow").enqueue(20.0)
     wait_until(lambda: slow.state() is State.RUNNING, "the slow job to start")
-    staffed.pay.options(key="put off", not_before=Deadline.after(10.0)).enqueue("1")
+    staffed.pay.options(key="put off", within=900.0, not_before=Deadline.after(600.0)).enqueue("1")
     (running,) = staffed.json("jobs", "checkout", "--state", "running")
     assert (running["key"], running["state"]) == ("slow", "running")
     assert running["worker"].rpartition(":")[2].isdigit()
@@ -181,6 +188,14 @@ def test_a_job_that_failed_is_shown_with_the_place_where_it_did(staffed):
     staffed.pay.options(key="b").call("b")
     assert "where it failed" not in staffed.said("show", "checkout", "b")
     assert staffed.json("show", "checkout", "b")["error_traceback"] is None
+
+
+def test_of_a_job_that_used_up_its_retries_it_is_said_after_how_many(staffed):
+    with pytest.raises(JobFailed, match="Retry: the handler asked to be run again in 0 s"):
+        staffed.again.options(key="again").call()
+    for command in (["dead", "checkout"], ["show", "checkout", "again"]):
+        done = deadq_command(*command, cwd=staffed.folder, DEADQ_URL=staffed.url, COLUMNS="200")
+        assert "gave up after 2 attempts: deadq.errors.Retry: the handler" in done.stdout
 
 
 # Steering.
@@ -249,7 +264,7 @@ def test_a_job_that_is_named_twice_is_requeued_once_and_a_refusal_names_its_key(
     told = staffed.said("requeue", "jobs:checkout", "a", "b", "a", code=1)
     first, second = told.splitlines()
     assert first == "deadq: requeued 1 of 2 jobs, 60 s each"
-    assert second.startswith("deadq: b: job ")
+    assert second.startswith("deadq: b: the job is not among the dead: ")
     assert second.endswith(" is not among the dead: it is done")
 
 
@@ -273,7 +288,7 @@ def test_a_queue_is_paused_and_resumed(desk):
     assert desk.said("pause", "checkout") == "deadq: queue checkout refuses new jobs\n"
     with pytest.raises(Paused):
         desk.pay.enqueue("1")
-    assert desk.said("stats", "checkout").startswith("queue checkout, paused\n")
+    assert desk.said("stats", "checkout").startswith(f"queue checkout on {desk.url}, paused\n")
     assert desk.json("stats", "checkout")["paused"] is True
     assert desk.json("pause", "checkout") == {"queue": "checkout", "paused": True}
     assert desk.json("resume", "checkout") == {"queue": "checkout", "paused": False}
@@ -338,8 +353,10 @@ def test_on_a_terminal_that_cannot_draw_there_is_no_bar(desk):
 @pytest.mark.parametrize("command", ["stats", "jobs", "dead", "pause", "resume", "drain"])
 def test_of_a_queue_that_was_never_used_it_is_said(command, desk):
     """Its name may be mistyped."""
-    note = "; nothing was ever submitted to it on this server"
-    assert note in " ".join(desk.said(command, "chekout").split())
+    note = "; nothing was ever submitted to it"
+    said = " ".join(desk.said(command, "chekout").split())
+    assert note in said
+    assert desk.url in said
     desk.json(command, "chekout")
     desk.queue.resume()
     desk.pay.enqueue("1").cancel()
@@ -359,6 +376,18 @@ EVERYWHERE = {
     "drain": ["empty"],
 }
 """How each command that asks the server may be called."""
+
+
+@pytest.mark.parametrize("command", EVERYWHERE)
+def test_where_no_server_runs_none_is_started_to_look_at(command, desk):
+    """In a folder that is not the project's, say."""
+    data = desk.folder / "data"
+    settings = {"DEADQ_URL": "", "DEADQ_DATA_DIR": str(data)}
+    done = deadq_command(command, *EVERYWHERE[command], cwd=desk.folder, **settings)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"deadq: no server runs for {data}; 'deadq server start' does it")
+    assert done.stderr.count("\n") == 1
+    assert not data.exists()
 
 
 @pytest.mark.parametrize("command", EVERYWHERE)
@@ -490,13 +519,14 @@ def test_what_a_module_prints_is_no_part_of_the_answer(desk):
             1,
             "queue checkout has no job with the id or key `nix`; ",
         ),
-        (["cancel", "jobs:checkout"], 2, "Missing argument 'JOB...'"),
+        (["cancel", "jobs:checkout"], 2, "'JOB...'. (see deadq cancel --help)"),
+        (["requeue", "jobs:checkout", "a", "--within", "1e30"], 2, "past the queue's horizon of "),
         (["jobs", "checkout", "--state", "done"], 2, "no job is unfinished in state 'done': name "),
         (["jobs", "checkout", "--limit", "-1"], 2, "limit must lie between 0 and "),
         (["dead", "checkout", "--limit", "-1"], 2, "limit must lie between 0 and "),
         (["jobs", ""], 2, "queue name must not be empty"),
         (["pause", "nope:x"], 2, "no module `nope` in "),
-        (["cancel", "checkout", "a"], 2, "the queue's own settings say: give MODULE:QUEUE"),
+        (["cancel", "checkout", "a"], 2, "how long recorded units are kept: give MODULE:QUEUE"),
         (["requeue", "checkout", "a"], 2, "needs the queue's own settings: give MODULE:QUEUE"),
         (["requeue", "jobs:checkout"], 2, "name the jobs to requeue by id or key, or give --all"),
         (["requeue", "jobs:checkout", "a", "--all"], 2, "name the jobs to requeue by id or key, "),

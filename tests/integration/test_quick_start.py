@@ -20,6 +20,7 @@ from tests.servers import wait_until
 PLACES = {
     "fastapi": ("-m", "uvicorn", "app:app", "--port", "{port}"),
     "flask": ("-m", "flask", "--app", "flask_app", "run", "--port", "{port}"),
+    "cancelling": ("-m", "uvicorn", "cancel:app", "--port", "{port}"),
     "django": ("-m", "django", "runserver", "--noreload", "--settings=settings", "{port}"),
 }
 
@@ -39,7 +40,8 @@ class Desk:
 
     def __init__(self, folder: Path, url: str, framework: str, opened: ExitStack) -> None:
         self.folder = folder
-        for name in ("shop.py", "answers.py", "app.py", "flask_app.py", "views.py"):
+        files = ("shop.py", "answers.py", "app.py", "flask_app.py", "views.py", "cancel.py")
+        for name in files:
             (folder / name).write_text(code(name), encoding="utf-8")
         (folder / "settings.py").write_text(textwrap.dedent(SETTINGS), encoding="utf-8")
         tools = Path(sys.executable).parent
@@ -87,13 +89,18 @@ def parts(console: str) -> tuple[str, list[str]]:
 
 
 @pytest.fixture(params=["fastapi", "flask", "django"])
-def desk(request, tmp_path, valkey_server):
+def framework(request):
+    return request.param
+
+
+@pytest.fixture
+def desk(framework, tmp_path, valkey_server):
     if shutil.which("curl") is None:
         pytest.skip("there is no curl")
     with valkey_server.client() as client:
         client.flushall()
     with ExitStack() as opened:
-        yield Desk(tmp_path, valkey_server.url, request.param, opened)
+        yield Desk(tmp_path, valkey_server.url, framework, opened)
 
 
 @pytest.mark.slow
@@ -116,6 +123,19 @@ def test_the_session_shows_what_the_readme_shows(desk):
     assert sorted(map(spaceless, split(said))) == sorted(map(spaceless, shown))
 
 
+@pytest.mark.parametrize("framework", ["cancelling"])
+def test_an_order_is_cancelled_by_its_key_over_http(desk):
+    order = f'curl -s -X POST localhost:{desk.port}/orders/19?cents=9 -H "X-Timeout-Ms: 20000"'
+    delete = f"curl -s -X DELETE localhost:{desk.port}/orders"
+    key = '-H "Idempotency-Key: order-19"'
+    waits = "until deadq show checkout order-19 >show 2>&1; do sleep 0.05; done"
+    said = desk.type(
+        f"{order} {key} >order & {waits}; {delete} {key}; echo; wait; cat order; echo; "
+        f'{delete} -H "Idempotency-Key: nobodys"'
+    )
+    assert said == ['{"state":"cancelled"}', '{"error":"Cancelled"}', '{"detail":"no such order"}']
+
+
 def spaceless(line: str) -> str:
     """Frameworks write headers and JSON each in a way of their own."""
     return re.sub(r"\s", "", line).lower()
@@ -128,11 +148,10 @@ def split(lines: list[str]) -> list[str]:
 
 def test_a_budget_that_makes_no_sense_is_the_callers_fault(desk):
     call = f'curl -s -o /dev/null -w "%{{http_code}} " -X POST localhost:{desk.port}/orders/1'
-    (said,) = desk.type(
-        f'{call}?cents=9 -H "X-Timeout-Ms: inf"; {call}?cents=x; '
-        f'{call}?cents=9 -H "X-Timeout-Ms: 1"'
-    )
-    no_budget, no_number, too_late = said.split()
-    assert no_budget == "400"
+    odd = ("inf", "nan", "-1", "700000000", "1e30", "1e400")
+    budgets = "; ".join(f'{call}?cents=9 -H "X-Timeout-Ms: {text}"' for text in odd)
+    (said,) = desk.type(f'{budgets}; {call}?cents=x; {call}?cents=9 -H "X-Timeout-Ms: 1"')
+    *no_budgets, no_number, too_late = said.split()
+    assert no_budgets == ["400"] * len(odd)
     assert no_number in ("400", "422")
     assert too_late == "504"

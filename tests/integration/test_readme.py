@@ -4,13 +4,19 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 
+import deadq
 from tests.commands import deadq_command
 from tests.readme import README, blocks, code, section
 from tests.servers import Server
+
+CHAINS = Path(__file__).parents[1] / "chains"
 
 
 @pytest.fixture
@@ -56,9 +62,48 @@ def test_a_deadline_is_inherited_less_the_way_back(shop: Path) -> None:
 
 
 def test_the_example_of_testing_holds() -> None:
-    example = next(block for block in blocks("python") if "testing.clock()" in block)
+    example = next(block for block in blocks("python") if "testing.queue(" in block)
     exec(compile(example, "README.md", "exec"), {})  # its own asserts are the test
     assert "assert job.result() == 42" in example
+
+
+def test_the_example_of_a_retry_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    example = next(block for block in blocks("python") if "@retry(" in block)
+    seen = []
+
+    def get(url: str, *, timeout: float, headers: dict[str, str]) -> httpx.Response:
+        seen.append((url, timeout, headers))
+        request = httpx.Request("GET", url)
+        return httpx.Response(503 if len(seen) == 1 else 200, json={"cents": 5}, request=request)
+
+    monkeypatch.setattr(httpx, "get", get)
+    monkeypatch.setenv("DEADQ_URL", "redis://127.0.0.1:1/0")  # away: the budget is local then
+    names: dict[str, Any] = {}
+    exec(compile(example, "README.md", "exec"), names)
+    assert names["quote"]("tea") == {"cents": 5}
+    names["quotes"].close()
+    assert [url for url, *_ in seen] == ["http://quotes.internal/tea"] * 2
+    assert all(0 < timeout <= 0.5 for _, timeout, _ in seen)
+    assert seen[0][2] == {"x-retry-budget": "0"}
+
+
+def test_the_example_of_the_breaker_holds() -> None:
+    example = next(block for block in blocks("python") if "Breaker(" in block)
+    exec(compile(example, "README.md", "exec"), {})  # its own asserts are the test
+    assert "assert 10 < refusal.retry_after" in example
+
+
+def test_the_chain_is_judged_as_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "chain.toml").write_text(blocks("toml", section("Chain check"))[0])
+    typed, _, printed = blocks("console", section("Chain check"))[0].partition("\n")
+    done = deadq_command(*typed.split()[2:], cwd=tmp_path, COLUMNS="100")
+    assert done.returncode == 1, done.stderr
+    assert [line.rstrip() for line in done.stdout.splitlines()] == printed.splitlines()
+    (tmp_path / "chain.toml").write_text((CHAINS / "fits.toml").read_text())
+    monkeypatch.chdir(tmp_path)
+    example = next(block for block in blocks("python") if "assert_chain(" in block)
+    exec(compile(example, "README.md", "exec"), {})  # its own assert is the test
+    assert example.endswith('assert assert_chain("chain.toml").worst_s < 3\n')
 
 
 def test_the_dead_list_can_be_replayed(shop: Path) -> None:
@@ -83,6 +128,53 @@ def test_the_dead_list_can_be_replayed(shop: Path) -> None:
         shop,
     )
     assert out == "LookupError\norder-17 charge failed LookupError no money\n[] 1\n"
+
+
+def test_a_job_that_runs_is_cancelled_and_cleans_up(shop: Path) -> None:
+    (shop / "exports.py").write_text(code("exports.py"), encoding="utf-8")
+    out = run(
+        "import asyncio\nfrom deadq import Cancelled, Worker\nfrom exports import export, queue\n"
+        "async def main():\n"
+        "    worker = Worker(queue)\n"
+        "    running = asyncio.create_task(worker.arun())\n"
+        "    job = await export.options(key='export-17').aenqueue('17')\n"
+        "    while await job.astate() != 'running':\n        pass\n"
+        "    print(await queue.acancel('export-17'))\n"
+        "    try:\n        await job.aresult()\n"
+        "    except Cancelled:\n        print('Cancelled')\n"
+        "    worker.stop()\n    await running\n    await queue.aclose()\n"
+        "asyncio.run(main())\n",
+        shop,
+    )
+    assert out == "running\nexport of 17 is called off\nCancelled\n"
+
+
+def test_the_table_of_refusals_and_the_answers_to_http_agree() -> None:
+    names: dict[str, Any] = {}
+    exec(compile(code("answers.py"), "answers.py", "exec"), names)
+    table = re.findall(
+        r"^\| `(\w+)` \| `(\w+)` \|.*\| (\d{3})\b.*\|$", section("Shed"), re.MULTILINE
+    )
+    assert len(table) == len(deadq.Rejected.__subclasses__())
+    for name, reason, status in table:
+        assert names["answer"](getattr(deadq, name)("")) == ({"error": reason}, int(status), {})
+    assert names["answer"](deadq.JobFailed("ValueError", ""))[:2] == ({"error": "JobFailed"}, 500)
+
+
+def test_the_tree_of_errors_is_that_of_the_code() -> None:
+    tree = "DeadqError\n" + README.partition("```\nDeadqError\n")[2].partition("```")[0]
+    shown = set(re.findall(r"\b[A-Z][A-Za-z]+[a-z]\b", re.sub(r" {4}.*", "", tree)))
+    # of handlers, and of calls that are no jobs
+    inside = {"BreakerOpen", "LeaseLost", "RetryDenied", "UnitError", "UnitInDoubt"}
+    tops = {deadq.DeadqError, *deadq.DeadqError.__subclasses__(), *deadq.Rejected.__subclasses__()}
+    assert shown == {kind.__name__ for kind in tops if kind.__module__ == "deadq.errors"} - inside
+
+
+def test_the_extras_of_the_readme_are_those_of_the_package() -> None:
+    table = README.partition("| extra |")[2].partition("\n\n")[0]
+    named = [name for row in table.splitlines()[1:] for name in re.findall(r"`(\w+)`", row[:22])]
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
+    assert sorted(named) == sorted(project["project"]["optional-dependencies"])
 
 
 @pytest.mark.slow
@@ -129,11 +221,12 @@ def test_the_commands_of_an_operator_do_what_they_say(shop: Path) -> None:
 
 
 def test_every_python_block_is_run_by_a_test() -> None:
-    """Four of them above; the files of the quick start in test_quick_start."""
+    """Seven of them above, and exports.py; the files of the quick start in test_quick_start."""
     named = [block.partition("\n")[0] for block in blocks("python") if block.startswith("# ")]
     files = ["shop.py", "answers.py", "app.py", "flask_app.py", "views.py"]
+    files += ["cancel.py", "exports.py"]
     assert named == [f"# {name}" for name in files]
-    assert len(blocks("python")) == len(files) + 4
+    assert len(blocks("python")) == len(files) + 7
 
 
 def test_every_link_within_the_project_leads_somewhere() -> None:

@@ -180,7 +180,8 @@ def test_the_option_reloads_a_worker_with_all_its_other_options(reloading, tasks
     reloading.start(*COMMAND, "work", "shop.jobs:queue", *options)
     reloading.edit("shop/prices.py", PRICES.format(2))
     reloading.hear("deadq: shop/prices.py has changed; starting the worker anew")
-    reloading.hear("deadq: working on queue reloaded (ask, reach, slow), 3 at a time")
+    line = f"working on queue reloaded (ask, reach, slow) on {reloading.url}, 3 at a time"
+    reloading.hear(line)
     assert tasks["ask"].call() == 2
     assert reloading.ends(signal.SIGINT) == 0
 

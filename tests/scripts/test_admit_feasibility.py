@@ -80,6 +80,20 @@ def test_only_what_starts_before_it_or_with_it_is_ahead(busy, latest_start, verd
     assert busy.verdict(submission("a", within=200, rank=PLUS)) == verdict
 
 
+@pytest.mark.parametrize(("first_runs", "accepted"), [(False, 1), (True, 2)])
+def test_a_burst_at_one_slot_is_met_with_caution(world, first_runs, accepted):
+    """README, Choosing capacity: jobs of 1 s, ten at once, each within 3 s. Two could be done. One
+    that nobody has claimed yet counts as waiting, behind another one that might have just begun."""
+    world.seed_worker("c", slots=1)
+    world.seed_service("t", 1_005, 1_005)
+    world.seed_mean(1_000, 0)
+    verdicts = [world.verdict(submission("0", within=3_000))]
+    if first_runs:
+        assert world.claimed("c") == ["0"]
+    verdicts += [world.verdict(submission(str(n), within=3_000)) for n in range(1, 10)]
+    assert verdicts == ["admitted"] * accepted + ["unmeetable"] * (10 - accepted)
+
+
 def test_under_fifo_everybody_who_came_before_is_ahead(busy):
     busy.order = "fifo"
     for i in range(3):

@@ -26,3 +26,5 @@ def test_service_times_are_told_for_each_task_that_has_run(world):
     assert list(found.tasks) == ["t"]
     p50, p95 = found.tasks["t"]
     assert 90 <= p50 <= p95 <= 120
+    world.pass_time(10_000)  # admission's estimate is next to nothing by now
+    assert survey(world, "u", "t") == found

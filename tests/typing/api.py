@@ -11,6 +11,7 @@ from typing import Any, assert_type
 import deadq
 from deadq import (
     BoundCall,
+    BreakerOpen,
     Cancelled,
     Criticality,
     CurrentJob,
@@ -49,6 +50,8 @@ from deadq import (
     tie,
     unit,
 )
+from deadq.resilience import Breaker, BreakerState, ChainFault, ChainVerdict, Permit
+from deadq.testing import assert_chain
 
 queue = Queue("checkout", capacity=64)
 tuned = Queue(
@@ -318,6 +321,8 @@ def errors(error: DeadqError) -> str:
             return error.type_name + error.message + error.traceback
         case RetryDenied():
             return error.reason
+        case BreakerOpen():
+            return f"{error.retry_after:.1f}"
         case Cancelled() | JobGone() | LeaseLost() | UnitError() | UnitInDoubt():
             return str(error)
         case _:
@@ -358,3 +363,60 @@ def working() -> None:
     queue.pause()
     queue.resume()
     queue.close()
+
+
+# Resilience.
+
+breaker = Breaker(
+    "bank",
+    failure_ratio=0.5,
+    sustained=60,
+    minimum_calls=20,
+    open_for=10.0,
+    ramp=60.0,
+    ramp_start=0.1,
+    failures=lambda error: isinstance(error, OSError),
+)
+Breaker(minimum_calls=2.5)  # type: ignore[arg-type]
+Breaker(sustained="60")  # type: ignore[arg-type]
+Breaker(failures=OSError("no"))  # type: ignore[arg-type]
+Breaker("bank", 0.5)  # type: ignore[call-arg]
+
+
+@breaker
+def ask(order_id: str) -> int:
+    """Guarded."""
+    return len(order_id)
+
+
+@breaker
+async def aask(order_id: str) -> int:
+    """Guarded, too."""
+    return len(order_id)
+
+
+async def guarding() -> None:
+    """Signatures are kept."""
+    assert_type(ask("17"), int)
+    assert_type(await aask("17"), int)
+    ask(17)  # type: ignore[arg-type]
+    await aask(17)  # type: ignore[arg-type]
+    with breaker:
+        pass
+    permit = breaker.allow()
+    assert_type(permit, Permit)
+    breaker.succeeded(permit)
+    breaker.failed()
+    breaker.abandoned(permit)
+    assert_type(breaker.state, BreakerState)
+
+
+def judging() -> None:
+    """A chain of calls, in a file or written down."""
+    verdict = assert_chain("chain.toml")
+    assert_type(verdict, ChainVerdict)
+    assert_type(verdict.faults, tuple[ChainFault, ...])
+    assert_type(verdict.worst_s, float)
+    assert_type(verdict.most_amplified.amplification, float)
+    assert_chain({"budget_s": 1.0, "tiers": {"web": {}}})
+    assert_chain(b"chain.toml")  # type: ignore[arg-type]

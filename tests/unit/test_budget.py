@@ -76,6 +76,15 @@ def test_available_is_what_would_be_granted(time):
     assert budget.available() == 12
 
 
+def test_a_retry_weighs_when_it_is_made(time):
+    budget = Budget(BudgetRule(ratio=0.0, floor=1.0, window=1.0))
+    assert budget.take(after=0.8)
+    time.advance(1.1)
+    assert not budget.take(), "it was made 0.3 s ago"
+    time.advance(0.8)
+    assert budget.take()
+
+
 @pytest.mark.parametrize(("preset", "number"), [("sre", 10 + 10), ("finagle", 20 + 100)])
 def test_presets_are_the_published_ones(time, preset, number):
     budget = Budget(preset)
@@ -129,6 +138,15 @@ def test_each_number_of_a_quota_tells(time, rule, number):
         assert [bool(Budget(rule).take(throttled=True))] == [True]
         budget = Budget(rule)
         assert [bool(budget.take(throttled=True)) for _ in range(3)] == [True, True, False]
+
+
+def test_a_quota_says_what_overload_costs_and_what_a_success_gives_back(time):
+    budget = Budget(QuotaRule(capacity=28, throttled_cost=20))
+    assert [budget.take(throttled=True) for _ in range(2)] == [20, 0]
+    budget = Budget(QuotaRule(capacity=14, refund=14))
+    assert budget.take() == 14
+    budget.succeeded()
+    assert budget.take() == 14
 
 
 def test_a_full_quota_stays_as_it_is(time):

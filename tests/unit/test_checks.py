@@ -133,6 +133,20 @@ def test_a_queue_without_tasks_is_at_fault():
 
 
 @pytest.mark.parametrize(
+    ("size", "rate", "says"),
+    [
+        (80_000.0, 1e6, "or keep fewer jobs a second"),  # 10,000 jobs fit, less the queue's 16
+        (1e8, 1.0, "or let capacity be less: 16 jobs alone fill it"),
+        (1e8, 0.0, "or let capacity be less: 16 jobs alone fill it"),
+    ],
+)
+def test_what_is_too_much_for_the_memory_is_named(size, rate, says):
+    finding = check_memory(GOOD, QueueConfig("shop", 16), rate, size)
+    assert finding.level is Level.FAULT
+    assert finding.remedy.endswith(says)
+
+
+@pytest.mark.parametrize(
     ("task", "level", "says"),
     [
         (TaskFacts(2.0, None), "ok", "not measured yet"),
@@ -145,6 +159,22 @@ def test_a_task_has_time_enough(task, level, says):
     (finding,) = queue("tasks", {"pay": task})
     assert finding.level == level
     assert says in finding.found
+
+
+@pytest.mark.parametrize(("timeout", "warned"), [(None, 0), (1.0, 0), (2.0, 0), (2.1, 1)])
+def test_an_attempt_that_may_outlast_its_time_is_warned_of(timeout, warned):
+    warnings = queue("tasks", {"pay": TaskFacts(2.0, 0.2, timeout)})[1:]
+    assert [(f.level, "may take 2.1 s an attempt" in f.found) for f in warnings] == [
+        ("warning", True)
+    ] * warned
+
+
+def test_where_no_task_can_wait_that_is_the_fault_and_capacity_is_not_judged():
+    slow = {"pay": TaskFacts(1.0, 6.864), "timeless": TaskFacts(None, 0.1)}
+    assert [f.level for f in queue("tasks", slow)] == ["fault", "warning"]
+    assert queue("capacity", slow) == []
+    (finding,) = queue("capacity", slow | {"mail": TaskFacts(10.0, 2.0)}, capacity=10_000)
+    assert "in the 8.000 s that a job can wait" in finding.found
 
 
 def test_a_queue_without_workers_is_warned_of():
@@ -160,12 +190,21 @@ def test_a_queue_without_workers_is_warned_of():
         (289, 16, 0.1, "ok"),
         (289, 8, 0.05, "ok"),
         (7, 8, 0.1, "warning"),
+        (9, 8, 4.0, "warning"),  # hardly any wait is of use, and so no more than run
+        (8, 8, 4.0, "ok"),
         (8, 8, 0.1, "ok"),
     ],
 )
 def test_capacity_suits_what_the_workers_can_do(capacity, slots, mean_s, level):
     (finding,) = queue("capacity", capacity=capacity, slots=slots, mean_s=mean_s)
     assert finding.level == level
+
+
+def test_one_slot_is_no_slots():
+    (workers,) = queue("workers", slots=1)
+    (capacity,) = queue("capacity", slots=1, capacity=1_000)
+    assert workers.found == "1 slot"
+    assert "twice what 1 slot can do in the 1.800 s that a job can wait" in capacity.found
 
 
 def test_a_better_capacity_is_named():

@@ -26,6 +26,7 @@ TREE = {
     "JobGone": "DeadqError",
     "LeaseLost": "DeadqError",
     "RetryDenied": "DeadqError",
+    "BreakerOpen": "DeadqError",
     "UnitError": "DeadqError",
     "UnitInDoubt": "DeadqError",
     "Retry": "Exception",
@@ -55,6 +56,7 @@ SAMPLES = [
     deadq.JobGone("the text"),
     deadq.LeaseLost("the text"),
     deadq.RetryDenied("the text", reason="budget"),
+    deadq.BreakerOpen("the text", retry_after=0.25),
     deadq.UnitError("the text"),
     deadq.UnitInDoubt("the text"),
     deadq.Interrupt("the text"),
@@ -88,6 +90,7 @@ def test_each_is_public_documented_and_ordinary(name):
 @pytest.mark.parametrize(("name", "reason"), REASONS.items())
 def test_each_rejection_has_a_reason_of_its_own(name, reason):
     error = getattr(deadq, name)("the text")
+    assert str(error) == "the text"
     assert error.reason == reason
     assert error.retry_after is None
     assert getattr(deadq, name)("the text", retry_after=0.5).retry_after == 0.5
@@ -140,12 +143,25 @@ def test_what_a_missed_deadline_tells():
     error = deadq.DeadlineExceeded(units=("charge",))
     assert error.units == ("charge",)
     assert "deadline" in str(error)
+    assert str(deadq.DeadlineExceeded("too late")) == "too late"
+
+
+def test_what_a_cancellation_tells():
+    assert str(deadq.Cancelled()) == "the job was cancelled"
+    assert str(deadq.Cancelled("by the customer")) == "by the customer"
 
 
 def test_what_a_denied_retry_tells():
-    assert deadq.RetryDenied("no budget", reason="budget").reason == "budget"
+    error = deadq.RetryDenied("no budget", reason="budget")
+    assert (str(error), error.reason) == ("no budget", "budget")
     with pytest.raises(TypeError):
         deadq.RetryDenied("no budget")
+
+
+def test_what_a_call_that_a_breaker_refused_tells():
+    assert deadq.BreakerOpen("open", retry_after=0.25).retry_after == 0.25
+    with pytest.raises(TypeError):
+        deadq.BreakerOpen("open")
 
 
 @pytest.mark.parametrize("after", [None, 0, 0.0, 0.5, 10, 1e308])

@@ -11,6 +11,7 @@ from tests.workers import ROOT
 
 NAMES = [
     "BoundCall",
+    "BreakerOpen",
     "Cancelled",
     "Criticality",
     "CurrentJob",

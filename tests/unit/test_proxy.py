@@ -150,8 +150,12 @@ def test_jitter_adds_between_nothing_and_itself(server):
             times.append(time.monotonic() - began)
         assert max(times) - min(times) > 0.01
         assert sum(times) / 20 == pytest.approx(0.04, abs=0.03)
-        proxy.jitter = 0
-        assert proxy.jitter == 0
+        proxy.jitter = 1e6
+        assert proxy.jitter == 1e6
+        client.send("hello")
+        client.socket.settimeout(0.05)
+        with pytest.raises(TimeoutError):
+            client.hear()
 
 
 def test_rate_drips_bytes_and_lifting_it_lets_the_rest_go_at_once(server):

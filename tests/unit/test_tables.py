@@ -90,3 +90,17 @@ def test_lines_of_a_block_stay_whole_and_steer_no_terminal(capsys, monkeypatch):
 def test_no_line_ends_in_blanks(printed):
     lines = printed(80, print_pairs, "queue", [("live", 7), ("ready", 1234)])
     assert [line.rstrip() for line in lines] == lines
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_what_is_no_terminal_gets_each_row_in_one_line(terminal, monkeypatch, capsys):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
+    print_rows("dead", NAMES, ROWS, folded=("key", "error"))
+    print_pairs("job", [("key", KEY * 5)])
+    print_points("check", [("FAULT", "", ERROR * 5)])
+    lines = capsys.readouterr().out.splitlines()
+    for words in ((KEY, TASK, ERROR), (WIDE, TASK, ERROR), (KEY * 5,), (ERROR * 5,)):
+        whole = [line for line in lines if all(word in line for word in words)]
+        assert len(whole) == (0 if terminal else 1)
+    assert [line.rstrip() for line in lines] == lines

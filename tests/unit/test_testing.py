@@ -220,6 +220,20 @@ def test_jobs_put_off_wait_for_the_clock(queue, clock):
     assert job.result() == "hello"
 
 
+def test_a_job_that_no_worker_took_says_so_and_one_that_ran_does_not(queue, clock):
+    @queue.task(within=2.0)
+    async def work() -> None:
+        await asyncio.sleep(60)
+
+    runs = work.enqueue()
+    assert testing.run_until_idle(queue) == 1
+    waits = work.enqueue()
+    clock.advance(2.0)
+    for job, says in ((waits, "no worker took it in time"), (runs, "before the job finished")):
+        with pytest.raises(DeadlineExceeded, match=says):
+            job.result()
+
+
 def test_there_are_no_threads(queue):
     seen = []
 

@@ -25,7 +25,7 @@ from deadq import (
     Unmeetable,
 )
 from deadq.resilience import hint_of, is_transient, parse
-from deadq.resilience.transient import is_throttled, status_of
+from deadq.resilience.transient import is_outage, is_throttled, status_of
 
 REQUEST = httpx.Request("GET", "http://x/")
 
@@ -143,6 +143,19 @@ def test_an_error_whose_causes_go_round_is_judged_all_the_same():
     error.__context__ = other = KeyError()
     other.__context__ = error
     assert is_transient(error)
+
+
+@ANSWERS
+@pytest.mark.parametrize(
+    ("status", "outage"), [(500, True), (501, True), (429, True), (404, False)]
+)
+def test_an_outage_is_the_other_sides_own_fault(answer, status, outage):
+    assert is_outage(answer(status)) is outage
+
+
+@pytest.mark.parametrize(("error", "outage"), [(TimeoutError(), True), (ValueError(), False)])
+def test_an_error_of_ones_own_is_none(error, outage):
+    assert is_outage(error) is outage
 
 
 # Retry-After.

@@ -80,7 +80,7 @@ async def place_order(request: Request) -> Response:
     except ClientDisconnect:
         return Response(status_code=HUNG_UP)
     except ValueError as odd:
-        return JSONResponse({"error": "malformed", "detail": f"{odd!s:.200}"}, 400)
+        return malformed(odd)
     headers: dict[str, str] = {}
     try:
         job = await call.aenqueue(order, cents)
@@ -91,8 +91,15 @@ async def place_order(request: Request) -> Response:
         return JSONResponse(await receipt_for(request, job), headers=headers)
     except ClientDisconnect:
         return Response(status_code=HUNG_UP)
+    except ValueError as odd:  # an order that cannot travel, or an instant years ahead
+        return malformed(odd)
     except DeadqError as error:
         return refused(error, headers)
+
+
+def malformed(odd: ValueError) -> Response:
+    """What the caller is told of a request that makes no sense."""
+    return JSONResponse({"error": "malformed", "detail": f"{odd!s:.200}"}, 400)
 
 
 def read_order(body: object) -> tuple[str, int]:

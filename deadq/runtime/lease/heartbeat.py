@@ -15,6 +15,7 @@ from ...store.sync import SyncStore
 from ...store.wire import Wire
 from ..ties.board import Page
 from .ledger import Ledger
+from .outage import Outage
 from .renewer import SAFE, Renewer
 
 _LONGEST_REPLY_S: Final = 1.0
@@ -85,6 +86,7 @@ class Heartbeat:
             retention_ms=queue.config.retention_ms,
             hearers=self,
         )
+        self._outage = Outage()
         self._stop = threading.Event()
         self._good = clock.monotonic()
         self._thread = threading.Thread(target=self._run, name="deadq-heartbeat", daemon=True)
@@ -135,12 +137,15 @@ class Heartbeat:
             self._good = clock.monotonic()  # nothing to lose until the child is registered again
             return self._renewer.interval
         try:
-            return self._renewer.renew([renewal])
+            pause = self._renewer.renew([renewal])
         except DeadqError as error:
-            log.warning("%s: %s", Event.RENEWAL_FAILED, error)
+            self._outage.failed(error)
         except Exception:  # noqa: BLE001  it is logged
             # whatever it was, a guard that dies in silence is worse
             log.exception("%s", Event.RENEWAL_FAILED)
+        else:
+            self._outage.over()
+            return pause
         return self._renewer.again
 
 

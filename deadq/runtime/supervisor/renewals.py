@@ -15,6 +15,7 @@ from ...store import scripts
 from ...store.mailbox import Mailbox
 from ..lease.heartbeat import renewing_store
 from ..lease.ledger import renewal_of
+from ..lease.outage import Outage
 from ..lease.renewer import Renewer
 from .charge import Charge
 from .spawn import Facts
@@ -57,7 +58,7 @@ class Renewals:
             hearers=self,
         )
         self._departed: list[Departed] = []
-        self._failures = 0
+        self._outage = Outage()
         self.next_at = clock.monotonic() + self._renewer.interval
         """When to renew next (monotonic s)."""
         self.last_good: float | None = None
@@ -66,7 +67,7 @@ class Renewals:
     @property
     def away(self) -> bool:
         """Whether the server did not answer last."""
-        return self._failures > 0
+        return self._outage.failures > 0
 
     @property
     def suspects(self) -> int:
@@ -95,11 +96,10 @@ class Renewals:
             self._hand_back()
             pause = self._renewer.renew(renewals)
         except StoreUnavailable as error:
-            self._failures += 1
-            log.warning("%s: %s", Event.RENEWAL_FAILED, error)
+            self._outage.failed(error)
             pause = self._renewer.again
         else:
-            self._failures = 0
+            self._outage.over()
             self.last_good = sent
         self.next_at = clock.monotonic() + pause
 

@@ -24,6 +24,7 @@ from ...errors import DeadqError
 from ...events import log
 from ...queue import Queue
 from ...store.likeness import likeness
+from ...store.whereabouts import server_of
 from ..jobs.forks import ForkHooks
 from ..loop.child import Child
 from ..loop.persevering import run_to_end
@@ -49,9 +50,11 @@ class Facts:
 
     By ``url``, or else by the ``likeness`` of the user's own client, the supervisor reaches the
     server. Both are None where nothing but the user's code can: then it has to load that, too.
+    ``server`` is the same for people, and holds no password.
     """
 
     name: str
+    server: str
     url: str | None
     likeness: dict[str, Any] | None
     lease: float
@@ -164,6 +167,7 @@ def _facts(queue: Queue, plan: Plan) -> Facts:
     backend, config = queue.backend, queue.config
     return Facts(
         name=queue.name,
+        server=server_of(backend),
         url=backend.url if backend.given is None else None,
         likeness=likeness(backend.given),
         lease=config.lease,

@@ -1,6 +1,7 @@
 --! use: base service
 -- survey: what an operator's check wants to know: service times, and which commands the user may run.
--- What it writes to try that, it takes away again.
+-- What it writes to try that, it takes away again. Times as they were measured last: what admission
+-- expects after a quiet spell tells nobody whether a task has time enough.
 -- ARGV 1 now   2.. tasks
 -- reply: now, mean ms over the queue, commands refused, then for each task: p50 ms, p95 ms (-1: no sample)
 
@@ -29,9 +30,9 @@ for _, name in ipairs({ 'h', 'z', 's', 'v', 'l' }) do
   redis.pcall('PEXPIRE', K .. name, 1000) -- where DEL is refused
 end
 
-local reply = { NOW, str(math.ceil((queue_service()))), refused }
+local reply = { NOW, str(math.ceil((queue_measured()))), refused }
 for i = 2, #ARGV do
-  local p50, p95 = estimate_of(ARGV[i])
+  local p50, p95 = measured(ARGV[i])
   reply[#reply + 1] = p50 and str(math.ceil(p50)) or '-1'
   reply[#reply + 1] = p95 and str(math.ceil(p95)) or '-1'
 end

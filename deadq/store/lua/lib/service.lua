@@ -10,7 +10,8 @@ local function faded(v, at)
   return v * 0.5 ^ ((NOW - at) / math.max(1000, 2 * v))
 end
 
--- p50, p95 and p99 of one task, ms, as they were measured, and when; nil without any sample.
+-- p50, p95 and p99 of one task, ms, as they were measured at the instant that follows them; nil
+-- without any sample.
 local function measured(task)
   local a, b, c, at = string.match(call('HGET', P .. 'service', 's:' .. task) or '', '^(%S+) (%S+) (%S+) (%S+)')
   a, b, c, at = num(a), num(b), num(c), num(at)
@@ -19,7 +20,7 @@ local function measured(task)
   end
 end
 
--- The first three, faded.
+-- The same, faded.
 local function estimate_of(task)
   local a, b, c, at = measured(task)
   if a then
@@ -39,15 +40,20 @@ local function may_probe(id, slots, span)
   return true
 end
 
--- mean and sd over the queue, ms, faded; 0 without samples.
-local function queue_service()
+-- mean and sd over the queue, ms, as they were measured, and the instant; 0 without samples.
+local function queue_measured()
   local n, sum, squares, at = string.match(call('HGET', P .. 'service', 'all') or '', '^(%S+) (%S+) (%S+) (%S+)')
   n, sum, squares, at = num(n), num(sum), num(squares), num(at)
   if not (n and sum and squares and at) or n <= 0 then
-    return 0, 0
+    return 0, 0, NOW
   end
   local mean = sum / n
-  local sd = math.sqrt(math.max(0, squares / n - mean * mean))
+  return mean, math.sqrt(math.max(0, squares / n - mean * mean)), at
+end
+
+-- The same, faded.
+local function queue_service()
+  local mean, sd, at = queue_measured()
   local left = mean > 0 and faded(mean, at) / mean or 1
   return mean * left, sd * left
 end
