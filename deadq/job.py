@@ -26,6 +26,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from .config import text
+from .twins import TIED_AWAY
 
 RECORD_VERSION: Final = 1
 """Layout of the record that this release writes, and the newest one that its workers know."""
@@ -39,10 +40,6 @@ BOUNDED: Final = "b"
 
 HEDGED: Final = "h"
 """Mark of a job that an idle worker may start a second time, and which so has no units."""
-
-
-TIED_AWAY: Final = b"tied"
-"""What stands in place of a result where a job was cancelled because its twin was to start."""
 
 
 class State(StrEnum):
@@ -161,26 +158,6 @@ class Departure(StrEnum):
     """By its supervisor, on purpose: through no fault of the jobs that it held."""
     DIED = "died"
     """Nobody knows why: each of the jobs that it held is a suspect."""
-
-
-class Twin(NamedTuple):
-    """The other one of two tied jobs, as the record of each names it."""
-
-    role: str
-    """Which of the two the record is that names the other: ``first`` or ``second``."""
-    id: str
-    queue: str
-
-    @property
-    def text(self) -> str:
-        """As the record holds it."""
-        return f"{self.role} {self.id} {self.queue}"
-
-    @classmethod
-    def read(cls, text: str) -> Twin:
-        """What a record holds."""
-        role, ident, queue = text.split(" ", 2)
-        return cls(role, ident, queue)
 
 
 class Submission(NamedTuple):

@@ -14,11 +14,12 @@ from typing import Final, TypeVar
 from .deadline import Deadline
 from .errors import Rejected, StoreUnavailable, shown
 from .handle import JobHandle
-from .job import Twin, job_id
+from .job import job_id
 from .prepared import Prepared
 from .soon import soon
 from .store.background import background
 from .tied_handle import TiedHandle, kept
+from .twins import Twin
 
 R = TypeVar("R")
 

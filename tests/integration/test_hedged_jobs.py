@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from deadq import Cancelled, JobFailed, Queue, current_job
+from deadq import Cancelled, JobFailed, current_job
 from deadq.store import keys
 from tests.servers import wait_until
 from tests.shifts import Shift, aat_gate, at_gate
@@ -211,11 +211,3 @@ def test_at_most_one_start_in_twenty_is_a_second_one(shift):
     counters = counted(shift)
     assert 0 < counters["hedged"] <= 0.05 * counters["started"]
     holds_nothing(shift)
-
-
-def test_hedging_excludes_at_most_once(tmp_path):
-    queue = Queue("q", capacity=1)
-    with pytest.raises(ValueError, match=r"hedge=True and on_crash='fail' exclude each other"):
-        queue.task(hedge=True, on_crash="fail")(lambda: None)
-    with pytest.raises(TypeError, match="hedge must be True or False, not 1"):
-        queue.task(hedge=1)

@@ -8,7 +8,18 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import deadq
-from deadq import Cancelled, JobFailed, Paused, Queue, State, atie, current_job, testing, tie
+from deadq import (
+    Cancelled,
+    DeadlineExceeded,
+    JobFailed,
+    Paused,
+    Queue,
+    State,
+    atie,
+    current_job,
+    testing,
+    tie,
+)
 from deadq.job import Departure, Outcome, Settlement
 from deadq.store import scripts
 from deadq.testing import slow_proxy
@@ -452,6 +463,44 @@ def test_both_have_one_key(two):
     made = [q.tasks["work"].options(key=key).bind() for q, key in zip(two, "xy", strict=True)]
     with pytest.raises(ValueError, match="tied jobs have one key: give it to either"):
         tie(*made)
+
+
+def test_on_a_loop_too_both_have_one_key(two):
+    async def work():
+        for options in ({"key": "k"}, {}), ({}, {"key": "k"}):
+            bound = [q.tasks["work"].options(**o) for q, o in zip(two, options, strict=True)]
+            handle = await atie(*[await call.abind() for call in bound])
+            assert handle._first.key == "k"
+            assert (await asyncio.wrap_future(handle._fate)).key == "k"
+            await handle.aleave()
+        for queue in two:
+            await queue.aclose()
+
+    asyncio.run(work())
+
+
+def test_a_wait_that_runs_out_keeps_the_hold(two):
+    handle = tie(*calls(two, within=0.8))
+    with pytest.raises(TimeoutError, match=r"the job is ready after 0.01 s"):
+        handle.result(timeout=0.01)
+    assert handle.state() is State.READY
+    with pytest.raises(DeadlineExceeded):
+        handle.result()
+
+
+def test_on_a_loop_too_a_wait_that_runs_out_keeps_the_hold(two):
+    async def work():
+        made = [await q.tasks["work"].options(within=0.8).abind() for q in two]
+        handle = await atie(*made)
+        with pytest.raises(TimeoutError, match=r"the job is ready after 0.01 s"):
+            await handle.aresult(timeout=0.01)
+        assert await handle.astate() is State.READY
+        with pytest.raises(DeadlineExceeded):
+            await handle.aresult()
+        for queue in two:
+            await queue.aclose()
+
+    asyncio.run(work())
 
 
 def test_one_queue_is_not_two(two):

@@ -6,8 +6,9 @@ import pytest
 import redis
 
 from deadq.errors import StoreUnavailable
-from deadq.job import Departure, Twin
+from deadq.job import Departure
 from deadq.store import loader, scripts
+from deadq.twins import Twin
 from tests.scripts.world import RETENTION, T0, World, renewal, settlement, submission, tied
 from tests.servers import Server
 

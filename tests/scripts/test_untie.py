@@ -2,8 +2,8 @@
 
 import pytest
 
-from deadq.job import Twin
 from deadq.store import scripts
+from deadq.twins import Twin
 from tests.scripts.world import BRIEF, RETENTION, T0, World, settlement, submission, tied
 
 WAITING = ("ready", "suspect", "later", "strange")

@@ -11,10 +11,11 @@ from typing import Any, Final, TypeVar
 import redis
 
 from deadq.clock import ServerClock
-from deadq.job import Claim, DeadJob, Departure, Settlement, Submission, Twin
+from deadq.job import Claim, DeadJob, Departure, Settlement, Submission
 from deadq.store import keys, scripts
 from deadq.store.sync import SyncStore
 from deadq.store.wire import Wire
+from deadq.twins import Twin
 
 T = TypeVar("T")
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from ...config import SRE_BUDGET
-from ...job import RECORD_VERSION, Claim, Departure, Settlement, Twin
+from ...job import RECORD_VERSION, Claim, Departure, Settlement
+from ...twins import Twin
 from .. import keys
 from ..loader import load
 from .call import Arg, Call, read_words, whole_number
