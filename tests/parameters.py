@@ -29,7 +29,15 @@ from deadq.resilience import BudgetRule
 ROOT = Path(deadq.__path__[0]).parent
 MODULES = (deadq, deadq.testing, deadq.resilience)
 HANDED_OUT = {
-    *("BoundCall", "CurrentJob", "JobHandle", "Prepared", "Task", "testing.SlowProxy"),
+    *(
+        "BoundCall",
+        "CurrentJob",
+        "JobHandle",
+        "Prepared",
+        "Task",
+        "TiedHandle",
+        "testing.SlowProxy",
+    ),
     *("DeadJob", "JobReport", "ListedJob", "UnitReport"),
 }
 """Classes that users get objects of, and make none: deadq alone calls them."""
@@ -167,7 +175,8 @@ def _another(value: Any) -> Any:
         case ServerClock():
             return ServerClock()
         case Prepared(submission=submission):
-            return Prepared(submission._replace(id="0" * 32, key="another"), value.deadline)
+            another = submission._replace(id="0" * 32, key="another")
+            return Prepared(another, value.deadline, value.owner, keyed=value.keyed)
         case DeadJob():
             return value._replace(id=_another(value.id))
         case Queue():

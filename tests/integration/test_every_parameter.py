@@ -29,6 +29,7 @@ LISTED = f"{PLAIN}::test_jobs_are_listed_shown_and_cancelled"
 REPLAYED = f"{DEAD}::test_a_replay_runs_the_same_call_again[valkey9-job]"
 TWINS = f"{DEAD}::test_the_asyncio_twins_do_the_same[valkey9]"
 ON_A_LOOP = f"{DEAD}::test_on_a_loop_too_a_replay_has_the_time_that_it_is_given[valkey9]"
+TIED = "integration/test_tied_jobs.py"
 CHARGED = f"{TESTING}::test_an_order_is_charged"
 BACKED_OFF = f"{TESTING}::test_a_failing_gateway_is_tried_again_after_the_backoff"
 REPLACED = f"{REAL}::test_a_child_is_replaced_when_it_has_done_or_grown_enough"
@@ -177,6 +178,14 @@ NOTICED_BY = {
     "test_calls_are_as_critical_as_their_task[valkey9-sheddable-4]",
     "Queue.task backoff": BACKED_OFF,
     "Queue.task on_crash": f"{DEAD}::test_at_most_once_crashes_with_its_first_worker[valkey9]",
+    "Queue.task hedge": "unit/test_hedge_settings.py::test_a_job_of_a_hedged_task_has_no_units",
+    "tie first": f"{TIED}::test_both_have_one_key[valkey9]",
+    "tie second": f"{TIED}::test_both_have_one_key[valkey9]",
+    "atie first": f"{TIED}::test_on_a_loop_too_both_have_one_key[valkey9]",
+    "atie second": f"{TIED}::test_on_a_loop_too_both_have_one_key[valkey9]",
+    "TiedHandle.result timeout": f"{TIED}::test_a_wait_that_runs_out_keeps_the_hold[valkey9]",
+    "TiedHandle.aresult timeout": f"{TIED}::"
+    "test_on_a_loop_too_a_wait_that_runs_out_keeps_the_hold[valkey9]",
     "Queue.lifespan factory": f"{TESTING}::"
     "test_lifespans_open_before_the_first_job_and_close_after_the_last",
     "Queue.enqueue_many calls": carried("bind"),
