@@ -45,6 +45,8 @@ from .runtime.jobs.current import CurrentJob, current_job, unit
 from .runtime.loop.units import UnitError, UnitInDoubt
 from .runtime.worker import Worker
 from .task import BoundCall, Task
+from .tied import atie, tie
+from .tied_handle import TiedHandle
 
 __all__ = [
     "BoundCall",
@@ -77,12 +79,15 @@ __all__ = [
     "State",
     "StoreUnavailable",
     "Task",
+    "TiedHandle",
     "UnitError",
     "UnitInDoubt",
     "UnitReport",
     "Unmeetable",
     "Worker",
+    "atie",
     "current_job",
+    "tie",
     "unit",
 ]
 

@@ -75,7 +75,7 @@ class ServerClock:
     narrower than what is known. Before the first reply the host's wall clock has to do.
     """
 
-    __slots__ = ("_ahead_at", "_ahead_ms", "_at", "_offset_ms", "_width_ms")
+    __slots__ = ("_ahead_at", "_ahead_ms", "_at", "_offset_ms", "_width_ms", "round_trip_s")
 
     def __init__(self) -> None:
         self._offset_ms: float | None = None
@@ -83,6 +83,8 @@ class ServerClock:
         self._at = 0.0
         self._ahead_ms = 0.0
         self._ahead_at = 0.0
+        self.round_trip_s = 0.0
+        """What a call to the server has taken of late, on the way and there (s)."""
 
     @property
     def known(self) -> bool:
@@ -91,6 +93,10 @@ class ServerClock:
 
     def learn(self, server_ms: float, sent: float, received: float) -> None:
         """Take in a reply: ``server_ms`` read between the monotonic seconds given."""
+        trip = received - sent
+        before = self.round_trip_s
+        # the mean of the last few; a single one may be long, as where the call had to wait
+        self.round_trip_s = before + (min(trip, 2 * before) - before) / 8 if before else trip
         low = server_ms - received * 1000.0
         high = server_ms + 1.0 - sent * 1000.0  # the server truncates to whole milliseconds
         width = self._width_ms + (received - self._at) * 1000.0 * _WIDEN_PER_S

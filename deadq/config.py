@@ -113,3 +113,4 @@ class TaskConfig:
     criticality: str
     backoff: Callable[[int], float]
     on_crash: str = "rerun"
+    hedge: bool = False

@@ -7,9 +7,12 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any, ParamSpec, Protocol, TypeVar, overload
 
-from .config import TaskConfig
+from .config import MAX_RETRIES, OnCrash, TaskConfig, one_of, whole
+from .deadline import seconds
 from .errors import shown
+from .job import CRITICALITY_RANK
 from .options import budget
+from .resilience.backoff import Backoff
 from .store import keys
 from .task import Submitter, Task
 
@@ -60,6 +63,48 @@ class Declare:
         task: Task[..., Any] = Task(self._queue, fn, replace(self._config, name=name))
         self._queue.tasks[name] = task
         return task
+
+
+def task_config(
+    name: str | None,
+    within: float | None,
+    retries: int,
+    timeout: float | None,
+    retry_on: type[Exception] | Sequence[type[Exception]] | None,
+    criticality: str,
+    backoff: Callable[[int], float] | None,
+    on_crash: OnCrash,
+    hedge: bool,
+) -> TaskConfig:
+    """The settings of :meth:`Queue.task`, checked.
+
+    Raises:
+        ValueError, TypeError: one of them is odd; the message names the fault and the remedy.
+    """
+    settings = TaskConfig(
+        "" if name is None else keys.check_name(name, "task name"),
+        None if within is None else seconds(within, "within"),
+        whole(retries, "retries", 0, MAX_RETRIES),
+        None if timeout is None else seconds(timeout, "timeout"),
+        None if retry_on is None else exceptions(retry_on),
+        one_of(criticality, "criticality", tuple(CRITICALITY_RANK)),
+        backoff or Backoff().delay,
+        one_of(on_crash, "on_crash", ("rerun", "fail")),
+        hedge,
+    )
+    if not callable(settings.backoff):
+        msg = f"backoff must be a function of the retry's number, not {shown(backoff)}"
+        raise TypeError(msg)
+    if not isinstance(hedge, bool):
+        msg = f"hedge must be True or False, not {shown(hedge)}"
+        raise TypeError(msg)
+    if hedge and on_crash == "fail":
+        msg = (
+            "hedge=True and on_crash='fail' exclude each other: the one starts a job a second "
+            "time, the other promises that it is started once; leave one of them out"
+        )
+        raise ValueError(msg)
+    return settings
 
 
 def exceptions(

@@ -18,6 +18,7 @@ class Event(StrEnum):
     FINISHED = "finished"
     STALE = "stale"
     LOST = "lost"
+    OUTRUN = "outrun"
     STUBBORN = "stubborn"
     LEFT_BEHIND = "left_behind"
     RENEWAL_FAILED = "renewal_failed"

@@ -26,6 +26,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from .config import text
+from .twins import TIED_AWAY
 
 RECORD_VERSION: Final = 1
 """Layout of the record that this release writes, and the newest one that its workers know."""
@@ -36,6 +37,9 @@ _AN_ID: Final = re.compile("[0-9a-f]{32}")
 
 BOUNDED: Final = "b"
 """Mark of a job whose retries were given by a layer above (DESIGN 7, one layer retries)."""
+
+HEDGED: Final = "h"
+"""Mark of a job that an idle worker may start a second time, and which so has no units."""
 
 
 class State(StrEnum):
@@ -142,6 +146,8 @@ class Outcome(StrEnum):
     CANCELLED = "cancelled"
     UNRUN = "unrun"
     """Its deadline passed between claim and start."""
+    YIELDED = "yielded"
+    """It did not start, for its twin in another queue runs, or has run."""
 
 
 class Departure(StrEnum):
@@ -173,7 +179,9 @@ class Submission(NamedTuple):
     once: str = ""
     """``1``: a crash ends the job, which so runs at most once."""
     marks: str = ""
-    """What its worker has to know of it: :data:`BOUNDED`."""
+    """What its worker has to know of it: :data:`BOUNDED`, :data:`HEDGED`."""
+    twin: str = ""
+    """Of one of two tied jobs: ``Twin.text``."""
 
 
 class Admission(NamedTuple):
@@ -197,6 +205,7 @@ class Claim(NamedTuple):
     payload: bytes
     retries: int = 0
     marks: str = ""
+    twin: str = ""
 
 
 class Settlement(NamedTuple):
@@ -236,6 +245,11 @@ class Sight(NamedTuple):
     attempt: int
     blob: bytes
     units: tuple[str, ...]
+
+    @property
+    def tied_away(self) -> bool:
+        """Whether its twin in another queue runs in its place."""
+        return self.state is State.CANCELLED and self.blob == TIED_AWAY
 
 
 def job_id(key: str) -> str:

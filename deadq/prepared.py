@@ -2,24 +2,47 @@
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
+from .clock import ServerClock
 from .deadline import Deadline
 from .errors import DeadlineExpired, Rejected, shown
+from .handle import JobHandle
 from .job import Submission
+from .producer import Producer
+from .store.connect import Backend
 
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
 
+class Owner(Protocol):
+    """The queue that a call is for."""
+
+    backend: Backend
+    producer: Producer
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def clock(self) -> ServerClock: ...
+    def submit(self, prepared: Prepared[R]) -> JobHandle[R]: ...
+    async def asubmit(self, prepared: Prepared[R]) -> JobHandle[R]: ...
+
+
 class Prepared(Generic[R_co]):
     """A call ready to be submitted: made by :meth:`Task.bind`, taken by ``Queue.enqueue_many``."""
 
-    __slots__ = ("deadline", "submission")
+    __slots__ = ("deadline", "keyed", "owner", "submission")
 
-    def __init__(self, submission: Submission, deadline: Deadline) -> None:
+    def __init__(
+        self, submission: Submission, deadline: Deadline, owner: Owner, *, keyed: bool
+    ) -> None:
         self.submission = submission
         self.deadline = deadline
+        self.owner = owner
+        self.keyed = keyed
+        """Whether its key was given, and not made."""
 
 
 def check_in_time(prepared: Prepared[R_co]) -> None:

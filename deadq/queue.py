@@ -7,26 +7,15 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterat
 from typing import Any, ParamSpec, TypeVar, overload
 
 from .clock import ServerClock
-from .config import (
-    MAX_RETRIES,
-    AdmissionPolicy,
-    OnCrash,
-    Order,
-    QueueConfig,
-    TaskConfig,
-    one_of,
-    whole,
-)
-from .deadline import seconds
-from .declare import Declare, exceptions
+from .config import AdmissionPolicy, OnCrash, Order, QueueConfig
+from .declare import Declare, task_config
 from .errors import Rejected, shown
 from .handle import JobHandle
-from .job import CRITICALITY_RANK, Admission, Submission, Verdict
+from .job import Admission, Submission, Verdict
 from .lifespan import Lifespan, as_manager, opened_here, opened_on_loop
 from .prepared import Prepared, check_in_time, submittable
 from .producer import Producer
 from .refusals import refusal
-from .resilience.backoff import Backoff
 from .resilience.rules import Rule, window_rule
 from .steering import Steering
 from .store import keys, scripts
@@ -122,6 +111,7 @@ class Queue(Steering):
         criticality: str = "critical",
         backoff: Callable[[int], float] | None = None,
         on_crash: OnCrash = "rerun",
+        hedge: bool = False,
     ) -> Declare: ...
 
     def task(
@@ -137,6 +127,7 @@ class Queue(Steering):
         criticality: str = "critical",
         backoff: Callable[[int], float] | None = None,
         on_crash: OnCrash = "rerun",
+        hedge: bool = False,
     ) -> Any:
         """Declare a handler, with or without settings.
 
@@ -152,23 +143,15 @@ class Queue(Steering):
                 doubling up to 5 s.
             on_crash: rerun, or fail: a job whose worker has died, or whose lease has lapsed, as
                 in an outage longer than the lease, is never run again.
+            hedge: start a straggler a second time where a worker is idle; the first success counts.
+                Only for a handler that may run twice at a time. It has no units.
 
         Raises:
             ValueError, TypeError: a setting is odd, or the name is taken.
         """
-        settings = TaskConfig(
-            "" if name is None else keys.check_name(name, "task name"),
-            None if within is None else seconds(within, "within"),
-            whole(retries, "retries", 0, MAX_RETRIES),
-            None if timeout is None else seconds(timeout, "timeout"),
-            None if retry_on is None else exceptions(retry_on),
-            one_of(criticality, "criticality", tuple(CRITICALITY_RANK)),
-            backoff or Backoff().delay,
-            one_of(on_crash, "on_crash", ("rerun", "fail")),
+        settings = task_config(
+            name, within, retries, timeout, retry_on, criticality, backoff, on_crash, hedge
         )
-        if not callable(settings.backoff):
-            msg = f"backoff must be a function of the retry's number, not {shown(backoff)}"
-            raise TypeError(msg)
         declare = Declare(self, settings)
         return declare if fn is None else declare(fn)
 

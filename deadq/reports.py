@@ -20,7 +20,8 @@ class ListedJob(NamedTuple):
     """Until then; negative past it."""
     attempts: int
     worker: str
-    """Host and process that run it, ``host:pid``; empty while nobody does."""
+    """Host and process that run it, ``host:pid``; both where it runs twice, with a space between
+    them (``hedge=True``); empty while nobody does."""
 
 
 class UnitReport(NamedTuple):
@@ -61,7 +62,8 @@ class JobReport(NamedTuple):
     fence: int
     """The last one given; 0: never started."""
     worker: str
-    """Host and process that run it, ``host:pid``; empty while nobody does."""
+    """Host and process that run it, ``host:pid``; both where it runs twice, with a space between
+    them (``hedge=True``); empty while nobody does."""
     waiters: int
     """Calls that hold the job: when the last one leaves, it is cancelled."""
     cancelling: bool

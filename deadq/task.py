@@ -12,34 +12,29 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
 from . import codec
 from .arguments import plain_args
-from .clock import ServerClock
 from .config import TaskConfig
 from .deadline import Deadline
 from .errors import DeadlineExpired, PayloadTooLarge, Rejected, shown
 from .handle import JobHandle
-from .job import BOUNDED, CRITICALITY_RANK, Submission, job_id
+from .job import BOUNDED, CRITICALITY_RANK, HEDGED, Submission, job_id
 from .options import NO_OPTIONS, Options, checked, within_horizon
-from .prepared import Prepared
+from .prepared import Owner, Prepared
 from .resilience.allowance import Allowance
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Submitter(Protocol):
+class Submitter(Owner, Protocol):
     """What a task needs of its queue."""
 
     @property
     def horizon(self) -> float: ...
     @property
     def max_payload(self) -> int: ...
-    @property
-    def clock(self) -> ServerClock: ...
     def connect(self) -> None: ...
     async def aconnect(self) -> None: ...
     def new_token(self) -> str: ...
-    def submit(self, prepared: Prepared[R]) -> JobHandle[R]: ...
-    async def asubmit(self, prepared: Prepared[R]) -> JobHandle[R]: ...
     def submit_many(
         self, calls: Iterable[Prepared[R] | Rejected]
     ) -> list[JobHandle[R] | Rejected]: ...
@@ -225,9 +220,13 @@ class Task(BoundCall[P, R]):
             queue.new_token(),
             payload,
             "1" if config.on_crash == "fail" else "",
-            "" if Allowance.current() is None else BOUNDED,
+            self._marks(),
         )
-        return Prepared(submission, deadline)
+        return Prepared(submission, deadline, queue, keyed=options.key is not None)
+
+    def _marks(self) -> str:
+        bounded = "" if Allowance.current() is None else BOUNDED
+        return bounded + (HEDGED if self.config.hedge else "")
 
     def _retries(self, options: Options) -> int:
         """As the task or the call says, within what a layer above has left: one layer retries."""

@@ -29,7 +29,15 @@ from deadq.resilience import BudgetRule
 ROOT = Path(deadq.__path__[0]).parent
 MODULES = (deadq, deadq.testing, deadq.resilience)
 HANDED_OUT = {
-    *("BoundCall", "CurrentJob", "JobHandle", "Prepared", "Task", "testing.SlowProxy"),
+    *(
+        "BoundCall",
+        "CurrentJob",
+        "JobHandle",
+        "Prepared",
+        "Task",
+        "TiedHandle",
+        "testing.SlowProxy",
+    ),
     *("DeadJob", "JobReport", "ListedJob", "UnitReport"),
 }
 """Classes that users get objects of, and make none: deadq alone calls them."""
@@ -49,6 +57,10 @@ DEAF_BY_DESIGN = {
 """There for a protocol's sake, or to refuse what does not belong there; documented as such."""
 SEAMS = {f"FleetBudget.of_queue {name}" for name in ("backend", "queue", "words")}
 """How a queue makes its own budget: what comes of it is ``Queue.budget``."""
+
+NOTHING_ELSE = "say what else there is of its kind"
+"""What :func:`_another` says of a value it does not know. A test that fails by that has noticed
+nothing."""
 
 
 def every_parameter() -> dict[str, tuple[Any, str, inspect.Parameter]]:
@@ -162,12 +174,15 @@ def _another(value: Any) -> Any:
             return value + 1
         case datetime():
             return value + timedelta(seconds=1)
+        case Path():
+            return value.with_name(_another(value.name))
         case Deadline():
             return Deadline.after(3600.0)
         case ServerClock():
             return ServerClock()
         case Prepared(submission=submission):
-            return Prepared(submission._replace(id="0" * 32, key="another"), value.deadline)
+            another = submission._replace(id="0" * 32, key="another")
+            return Prepared(another, value.deadline, value.owner, keyed=value.keyed)
         case DeadJob():
             return value._replace(id=_another(value.id))
         case Queue():
@@ -186,7 +201,7 @@ def _another(value: Any) -> Any:
             return tuple(map(_another, value))
         case _ if callable(value):
             return lambda *_, **__: contextlib.nullcontext()
-    raise AssertionError(f"{value!r}: say what else there is of its kind")
+    raise AssertionError(f"{value!r}: {NOTHING_ELSE}")
 
 
 def run(name: str | None, tests: Iterable[str], folder: Path) -> None:

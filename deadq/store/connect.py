@@ -102,6 +102,11 @@ class Backend:
         return self._url
 
     @property
+    def place(self) -> Any:
+        """What queues on one server have in common: their URL, or the user's own client."""
+        return self.url if self.given is None else self.given
+
+    @property
     def private(self) -> bool:
         """Whether no server is named anywhere, so that it is the embedded one."""
         unnamed = self._url is None and not os.environ.get("DEADQ_URL")

@@ -21,6 +21,9 @@ STANDING = (
     "later",  # zset: job by the ms at which it gets ready (backoff, not_before)
     "delayed",  # zset: the jobs of `later` that their caller put off (not_before)
     "strange",  # zset: jobs that no living worker knows, by deadline
+    "stragglers",  # zset: running jobs of hedged tasks, by the ms from which each counts as one
+    "hedges",  # zset: those that may yet be started a second time, by the ms at which to decide
+    "twice",  # zset: jobs that run twice, by when the second run began
     "probes",  # zset: jobs let through against the estimate, by the end of their span
     "workers",  # zset: child by lease expiry, ms
     "parked",  # zset: child by the end of its wait, ms
@@ -40,7 +43,7 @@ PASSING = (
     "result",  # string: encoded result or error over 64 bytes; expires with the record
     "run",  # set: the jobs that a child holds; goes with it (no expiry: that would lose them)
     "worker",  # hash: what a child can do, and its last claim number
-    "ctl",  # list: messages (cancel, unit, token, parked) to a child, or to the children of a post
+    "ctl",  # list: messages (cancel, outrun, unit, token, parked) to a child, or to a post
 )
 """Keys made as ``<kind>:<id>``."""
 

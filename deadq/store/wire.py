@@ -77,11 +77,13 @@ class Wire:
         self.now = now
 
     def evalsha(self, call: Call[Any]) -> Command:
-        return ("EVALSHA", call.script.sha, 1, self.prefix, self.now(), *call.args)
+        prefix = call.prefix or self.prefix
+        return ("EVALSHA", call.script.sha, 1, prefix, self.now(), *call.args)
 
     def eval(self, call: Call[Any]) -> Command:
         """The whole source: for a server that has forgotten its scripts."""
-        return ("EVAL", call.script.source, 1, self.prefix, self.now(), *call.args)
+        prefix = call.prefix or self.prefix
+        return ("EVAL", call.script.source, 1, prefix, self.now(), *call.args)
 
     def answer(self, call: Call[Any], reply: Any, sent: float, received: float) -> Any:
         """Read a reply, or raise what it stands for."""

@@ -11,7 +11,7 @@ from .. import clock
 from ..config import whole
 from ..job import Outcome, Settlement
 from ..queue import Queue
-from ..runtime.jobs.run import Run
+from ..runtime.jobs.run import MARK_OF, Run
 from ..store import scripts
 from ..store.sync import SyncStore
 from ..store.wire import Wire
@@ -177,7 +177,7 @@ class Driver:
         call = scripts.renew([renewal], lease_ms=_LEASE_MS, retention_ms=self._retention_ms)
         (renewed,) = self._call(call).children
         for job, word in renewed.words.items():
-            self._runner.interrupt(job, "lost" if word == "lost" else "cancelled", held[job])
+            self._runner.interrupt(job, MARK_OF[word], held[job])
         self._again.set()
 
     async def _leave(self) -> None:

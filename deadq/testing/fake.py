@@ -91,6 +91,11 @@ class FakeBackend(Backend):
         self._server = server
         self._wire = TellingWire(queue, self.clock, bench)
 
+    @property
+    def place(self) -> Any:
+        """What queues on one server have in common."""
+        return self._server
+
     def sync_client(
         self, *, reply_timeout: float | None = None, timeout: float | None = None
     ) -> Any:

@@ -13,6 +13,7 @@ from ..queue import Queue
 from ..runtime.jobs.run import Run, limit_of
 from ..runtime.loop.async_runner import AsyncRunner
 from ..runtime.loop.units import UnitCall, Units
+from ..runtime.loop.untying import untying
 from ..store.aio import AsyncStore
 from ..store.scripts import Call
 from ..task import Task
@@ -38,6 +39,7 @@ class InlineRunner(AsyncRunner):
             settle,
             lambda run: Units(run, store, lambda: child, retention_ms),
             threads=1,  # of which none is ever started
+            untie=untying(store, queue.config),
         )
         self._limits: dict[str, tuple[float, str]] = {}
 

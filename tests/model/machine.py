@@ -26,7 +26,7 @@ OUTCOMES = ("done", "failed", "retry", "retry", "release", "cut", "cancelled", "
 KEYS = 9
 ALL_RETRIES = "1000 1000 10000"
 """A budget that is never spent: tests/scripts/test_budget.py has one that is."""
-CALLS_COUNTED = ("offered", "stale", "duplicate", "rejected:", "retry_denied:")
+CALLS_COUNTED = ("offered", "stale", "duplicate", "rejected:", "retry_denied:", "hedge_denied:")
 """Counters of calls rather than of jobs: a repeat counts again."""
 
 small = st.integers(0, 7)
@@ -92,6 +92,8 @@ class QueueMachine(RuleBasedStateMachine):
         self.wakes_lost = False
         self.forgotten: set[str] = set()
         self.sight = self._look()
+        # first attempts of a time to come: there is never too little for a hedge
+        self.world.client.hset(self.world.key("budget"), f"f{T0}", 10**6)
         self._register(slots=1, tasks=TASKS, version=1)
         self._register(slots=1, tasks=TASKS[capacity % 2 :][:1], version=1)
         if admission == "feasible":  # something is known of how long the tasks take
@@ -131,7 +133,7 @@ class QueueMachine(RuleBasedStateMachine):
         elif step.kind == "admit":
             # of two submits of one key in a batch, the later may have changed the answer to both;
             # what was refused may be so for another reason, as the others have been accepted
-            keys = [*step.call.args[4::12]]
+            keys = [*step.call.args[4::13]]
             first, again = (
                 [
                     (a.verdict if a.deadline_ms else "refused", a.deadline_ms)
@@ -200,7 +202,13 @@ class QueueMachine(RuleBasedStateMachine):
             "attempt": str(job.attempt) if job.attempt else None,
             "owner": job.owner,
             "replay": job.replay,
+            "owner2": job.second and job.second.owner,
+            "claim2": str(job.second.claim) if job.second else None,
+            "fence2": str(job.second.fence) if job.second else None,
+            "left": str(job.left) if job.left else None,
         }
+        assert self.sight.zset("stragglers").get(ident) == job.late_at
+        assert self.sight.zset("hedges").get(ident) == job.look_at
         if job.open:
             assert self.sight.due[ident] == job.due
             assert int(record.get("estimate", 0)) == job.estimate
@@ -250,9 +258,12 @@ class QueueMachine(RuleBasedStateMachine):
             if not able or job.due <= self.world.now:
                 continue
             assert job.state != "ready", f"{job.ident} waits and nobody is woken"
+            first = min(actor.until_ms for actor in sleepers if actor.until_ms is not None)
             if job.state == "later":
-                first = min(actor.until_ms for actor in sleepers if actor.until_ms is not None)
                 assert first <= max(job.ready_at, self.world.now), f"all sleep past {job.ident}"
+            unheard = any(actor.unanswered for actor in self.actors.values())
+            if job.look_at is not None and not unheard and any(a.name != job.owner for a in able):
+                assert first <= max(job.look_at, self.world.now), f"nobody waits for {job.ident}"
 
     # --- producers
 
@@ -283,6 +294,7 @@ class QueueMachine(RuleBasedStateMachine):
             token,
             (b"p" * 300 if key % 3 else b"p") + ident.encode(),
             "1" if key % 4 == 3 else "",
+            "h" if key % 4 < 2 else "",
         )
 
     @rule(made=st.lists(st.tuples(pick, pick), min_size=2, max_size=4), twice=st.booleans())
@@ -385,6 +397,53 @@ class QueueMachine(RuleBasedStateMachine):
             case 7 if owner:
                 owner.held.pop(job.ident, None)
                 self._renew([owner], twice=True)
+
+    @precondition(lambda self: self.sight.facts().tasks)
+    @rule(n=small, slots=st.integers(1, 3), what=small, off=st.sampled_from((-1, 0, 0, 0, 50)))
+    def straggle(self, n: int, slots: int, what: int, off: int) -> None:
+        """A run takes longer than most, and somebody is idle; or something happens to both."""
+        if not self._hedgeable():
+            self.made += 1
+            submission = self._submission(
+                0, n % 3, 20_000, ident=f"{100 + 4 * self.made + n % 2:x}"
+            )
+            self._submit([submission], twice=False)
+            self._register(slots=9, tasks=TASKS, version=1)
+            self._claim(len(self.actors) - 1, 9, park=n > 1, lost=False, twice=False)
+        stragglers = self._hedgeable()
+        if not stragglers:
+            return
+        job = stragglers[n % len(stragglers)]
+        owner = job.owner
+        self._pass(max(1, (job.look_at or 0) + off - self.world.now), renewed=True)
+        idle = [a.name for a in self.actors.values() if a.name != owner and not a.held]
+        if not idle:
+            self.made += 1
+            self._register(slots=slots, tasks=TASKS, version=1)
+        places = [*self.actors]
+        self._claim(
+            places.index(idle[0] if idle else places[-1]), slots, park=n % 4 > 0, lost=False,
+            twice=n % 2 == 0,
+        )  # fmt: skip
+        if job.second is None:
+            return
+        both = [self.actors[name] for name in (job.owner, job.second.owner) if name in self.actors]
+        actor = both[what % len(both)]
+        ends = [(outcome, 90) for outcome in (0, 0, 1, 2, 4, 5)]
+        match n:
+            case 0 | 1 | 2 | 3 if job.ident in actor.held:
+                actor.held = {job.ident: actor.held.pop(job.ident), **actor.held}
+                self._finish(actor, [ends[what % len(ends)]], 50 * (n % 2), cut=False, twice=True)
+            case 4:
+                self._release(actor, [*Departure][what % 3])
+            case 5:
+                self._cancel(job.ident, twice=True)
+            case 6:
+                actor.held.pop(job.ident, None)
+                self._renew([actor], twice=True)
+
+    def _hedgeable(self) -> list[Job]:
+        return [job for job in self.model.jobs.values() if job.look_at is not None]
 
     # --- children
 

@@ -67,6 +67,15 @@ class Job:
     once: bool = False
     replay: str | None = None
     """The token of the replay that it owes its life to."""
+    hedge: bool = False
+    late_at: int | None = None
+    """While it runs: from when on it counts as a straggler."""
+    look_at: int | None = None
+    """When it is to be decided whether it is started a second time."""
+    began: int = 0
+    second: Second | None = None
+    left: int | None = None
+    """The fence of a run that ended while the other went on."""
     unswept: bool = False
     """Dead, but its record may not say so yet."""
 
@@ -77,6 +86,16 @@ class Job:
     @property
     def unwanted(self) -> bool:
         return self.cancel and not self.again
+
+
+@dataclass
+class Second:
+    """The second run of a job that runs twice."""
+
+    owner: str
+    claim: int
+    fence: int
+    began: int
 
 
 @dataclass
@@ -188,6 +207,7 @@ class Model:
         job.ended_at, job.keep = self.now, self.brief if effectless else self.rules.retention_ms
         job.owner = job.claim = None
         job.cancel = job.again = job.delayed = job.probe = False
+        self._off_run(job)
         if state not in REVIVED:
             job.tokens = {}
         self.ended.append((job.ident, state))
@@ -197,8 +217,33 @@ class Model:
         job.state = "suspect" if job.alone else "ready"
         return job.state
 
+    def _off_run(self, job: Job) -> None:
+        job.late_at = job.look_at = job.second = job.left = None
+
+    def drop_run(self, job: Job, owner: str) -> None:
+        """One of two runs is over; the other one goes on."""
+        second = job.second
+        assert second is not None
+        job.left = second.fence
+        if job.owner == owner:
+            job.left = job.fence
+            job.owner, job.claim = second.owner, second.claim
+            job.fence, job.began = second.fence, second.began
+        job.second = None
+
+    def runs(self, child: str) -> list[tuple[Job, int | None]]:
+        """What a child runs, each with the number of its claim."""
+        found = []
+        for job in self.jobs.values():
+            if job.state == "running" and job.owner == child:
+                found.append((job, job.claim))
+            elif job.second is not None and job.second.owner == child:
+                found.append((job, job.second.claim))
+        return found
+
     def give_back(self, job: Job) -> str:
         job.deadline = job.due
+        self._off_run(job)
         job.owner = job.claim = None
         job.cancel = job.again = job.probe = False
         return self.let_wait(job)
@@ -217,21 +262,24 @@ class Model:
             self.retire(name, "lapsed")
 
     def retire(self, child: str, how: str) -> None:
-        for job in self.jobs.values():
-            if job.state == "running" and job.owner == child:
-                if how in ("died", "lapsed") and not job.unwanted and job.due > self.now:
-                    self._crashed(job, suspect=how == "died")
+        for job, _ in self.runs(child):
+            if job.second is not None:
+                if how in ("died", "lapsed"):
+                    self._count_crash(job, suspect=how == "died")
+                self.drop_run(job, child)
+            elif how in ("died", "lapsed") and not job.unwanted and job.due > self.now:
+                self._count_crash(job, suspect=how == "died")
+                if job.once or job.crashes >= POISON:
+                    self.end(job, "crashed", str(job.crashes).encode())
                 else:
-                    self.take_from(job)
+                    self.give_back(job)
+            else:
+                self.take_from(job)
         self.children.pop(child, None)
 
-    def _crashed(self, job: Job, *, suspect: bool) -> None:
+    def _count_crash(self, job: Job, *, suspect: bool) -> None:
         job.crashes += 1
-        if job.once or job.crashes >= POISON:
-            self.end(job, "crashed", str(job.crashes).encode())
-            return
         job.alone = job.alone or suspect or job.crashes > 1
-        self.give_back(job)
 
     def sweep_expired(self) -> None:
         for job in self.jobs.values():
@@ -282,7 +330,7 @@ class Model:
             assert replay or job.open
             s = s._replace(
                 fingerprint=job.fingerprint, task=job.task, retries=job.retries,
-                payload=job.payload, once="1" if job.once else "",
+                payload=job.payload, once="1" if job.once else "", marks="h" if job.hedge else "",
             )  # fmt: skip
         if job is not None and not replay:
             expected = self._repeated(job, s)
@@ -420,6 +468,7 @@ class Model:
             ready_at=s.not_before_ms if later else 0,
             delayed=later,
             once=s.once == "1",
+            hedge="h" in s.marks,
         )
 
     # --- waiters and cancelling
@@ -479,9 +528,9 @@ class Model:
         assert answer.known
         if number <= child.claim:
             held = {
-                job.ident: job.fence
-                for job in self.jobs.values()
-                if job.state == "running" and job.owner == name and job.claim == number
+                job.ident: job.fence if job.owner == name or not job.second else job.second.fence
+                for job, claim in self.runs(name)
+                if claim == number
             }
             same = held if number == child.claim else {}
             assert {c.id: c.fence for c in answer.claims} == same, (answer, same)
@@ -491,19 +540,56 @@ class Model:
         self.promote()
         single, given = child.slots == 1, [c.id for c in answer.claims]
         brought = self._hand_out(want, version, tasks, given, facts, single=single)
-        found, right = [c.id for c in answer.claims], [job.ident for job in brought]
+        free = want - len(brought) if not any(job.alone for job in brought) else 0
+        again = self._stragglers(name, free, tasks if version >= 1 else (), facts)
+        found, right = [c.id for c in answer.claims], [job.ident for job in [*brought, *again]]
         assert found == right, f"{found} were handed out, should be {right}"
-        for job, got in zip(brought, answer.claims, strict=True):
+        for job, got in zip([*brought, *again], answer.claims, strict=True):
             assert got.fence > self.last_fence, "fences only grow"
             self.last_fence = got.fence
-            job.state, job.owner, job.claim = "running", name, number
-            job.attempt += 1
-            job.fence = got.fence
-            self.started += 1
+            if job in again:
+                job.second = Second(name, number, got.fence, self.now)
+            else:
+                job.state, job.owner, job.claim = "running", name, number
+                job.attempt += 1
+                job.fence = got.fence
+                self.started += 1
+                self._may_straggle(job, facts)
             assert (got.attempt, got.fails) == (job.attempt, job.fails)
             assert (got.deadline_ms, got.task) == (job.deadline, job.task)
             assert got.payload == job.payload
         child.claim = number
+
+    def _may_straggle(self, job: Job, facts: Facts) -> None:
+        if job.hedge and job.task in facts.tasks:
+            p50, p95, _ = facts.tasks[job.task]
+            grain = max(5, int(p95 / 8))
+            job.late_at = math.ceil((self.now + p95) / grain) * grain
+            job.look_at = job.late_at if job.late_at + p50 < job.deadline else None
+            job.began = self.now
+
+    def _stragglers(
+        self, name: str, free: int, tasks: Sequence[str], facts: Facts
+    ) -> list[Job]:  # fmt: skip
+        """Those that an idle child starts a second time; the budget always allows it here."""
+        running = [job for job in self.jobs.values() if job.late_at is not None]
+        late = sum((job.late_at or 0) <= self.now for job in running)
+        found: list[Job] = []
+        due = [job for job in running if job.look_at is not None and job.look_at <= self.now]
+        for job in sorted(due, key=lambda job: (job.look_at, job.ident)):
+            left = job.deadline - self.now
+            if len(found) >= free:
+                break
+            if job.second or job.cancel or job.crashes or left <= facts.tasks[job.task][0]:
+                job.look_at = None
+            elif job.owner == name or job.task not in tasks:
+                continue
+            elif late > 2 and late > len(running) / 10:
+                job.look_at = 2 * self.now - job.began
+            else:
+                job.look_at = None
+                found.append(job)
+        return found
 
     def _hand_out(
         self, want: int, version: int, tasks: Sequence[str], answer: Sequence[str], facts: Facts,
@@ -550,16 +636,24 @@ class Model:
             job = self.jobs.get(s.id)
             if job is None:
                 expected = "gone"
-            elif job.fence != s.fence:
-                expected = "stale"
+            elif s.fence not in {job.fence, job.second and job.second.fence}:
+                expected = "running" if job.left == s.fence else "stale"
             elif job.state != "running":
                 expected = job.state
-            elif job.owner != name:
+            elif (name, s.fence) not in self._hands(job):
                 expected = "stale"
+            elif job.second is not None and (s.outcome != "done" or job.due <= self.now):
+                self.drop_run(job, name)
+                expected = "running"
             else:
+                job.fence = s.fence
                 expected = self._settle(job, s, facts)
             unswept = expected == "expired" and answer in WAITING
             assert answer == expected or unswept, (s, answer, expected)
+
+    def _hands(self, job: Job) -> set[tuple[str | None, int | None]]:
+        second = {(job.second.owner, job.second.fence)} if job.second else set()
+        return {(job.owner, job.fence), *second}
 
     def _settle(self, job: Job, s: Settlement, facts: Facts) -> str:
         in_time = job.due > self.now
@@ -606,10 +700,12 @@ class Model:
                 continue
             child.lease_end = self.now + self.lease_ms
             assert answer.words == self._words(renewal), (renewal, answer)
-            for job in self.jobs.values():
-                mine = job.state == "running" and job.owner == renewal.child
-                if mine and job.ident not in renewal.held and (job.claim or 0) <= renewal.number:
-                    self.take_from(job)
+            for job, claim in self.runs(renewal.child):
+                if job.ident not in renewal.held and (claim or 0) <= renewal.number:
+                    if job.second is not None:
+                        self.drop_run(job, renewal.child)
+                    else:
+                        self.take_from(job)
         self.sweep_lapsed()
         self.sweep_expired()
         self.promote()
@@ -618,7 +714,7 @@ class Model:
         words = {}
         for ident, fence in renewal.held.items():
             job = self.jobs.get(ident)
-            if job is None or job.owner != renewal.child or job.fence != fence:
+            if job is None or (renewal.child, fence) not in self._hands(job):
                 words[ident] = "lost"
             elif job.cancel:
                 words[ident] = "cancel"

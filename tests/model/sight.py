@@ -59,7 +59,8 @@ class Sight:
         What a lapsed child has held may be forgotten before anybody sweeps it: then a later life
         of the same id stands elsewhere, and the child's set goes when it is swept.
         """
-        owner = self.records.get(ident, {}).get("owner")
+        record = self.records.get(ident, {})
+        owners = {record.get("owner"), record.get("owner2")}
         alive = {child for child, end in self.zset("workers").items() if end > self.now}
         return [
             *(["ready"] if ident in self.ready else []),
@@ -68,7 +69,7 @@ class Sight:
             *(
                 f"run:{child}"
                 for child, held in self.runs.items()
-                if ident in held and (child == owner or child in alive)
+                if ident in held and (child in owners or child in alive)
             ),
         ]
 
@@ -143,12 +144,19 @@ def _check_places(sight: Sight) -> None:
     for ident, record in sight.records.items():
         state, places = record["state"], sight.places(ident)
         if state in OPEN:
-            place = f"run:{record['owner']}" if state == "running" else state
-            assert places == [place], f"{ident} is {state} and stands in {places}"
+            right = {state}
+            if state == "running":
+                right = {f"run:{record[f]}" for f in ("owner", "owner2") if f in record}
+            assert len(places) == len(right), f"{ident} is {state} and stands in {places}"
+            assert set(places) == right, f"{ident} is {state} and stands in {places}"
             assert ident in sight.due, f"{ident} is {state} but not in due"
         else:
             assert places == [], f"{ident} is {state} and stands in {places}"
             assert ident not in sight.due, f"{ident} is {state} and still in due"
+        runs = state == "running"
+        assert (ident in sight.zset("stragglers")) == (runs and "began" in record), ident
+        assert (ident in sight.zset("twice")) == (runs and "owner2" in record), ident
+        assert (ident in sight.zset("hedges")) <= (ident in sight.zset("stragglers")), ident
         assert (ident in sight.zset("delayed")) <= (state == "later"), f"{ident} is not delayed"
     later, strange = sight.zset("later"), sight.zset("strange")
     everywhere = {*sight.due, *sight.ready, *sight.suspects, *later, *strange}

@@ -665,10 +665,10 @@ def test_a_record_that_is_none_does_not_keep_the_key_from_use(world, planting):
 
 
 def test_only_whole_calls_are_taken(world):
-    """The arguments in the header are all there are: twelve for each job after the first five."""
+    """The arguments in the header are all there are: thirteen for each job after the first five."""
     call_for = world.call_for_admit
-    assert len(call_for(submission("a")).args) == 4 + 12
-    assert len(call_for(submission("a"), submission("b")).args) == 4 + 24
+    assert len(call_for(submission("a")).args) == 4 + 13
+    assert len(call_for(submission("a"), submission("b")).args) == 4 + 26
     with world.changes() as changed:
         assert world.run(with_argument(call_for(), 2, 5)) == []
     assert changed.keys() <= {"stats"}

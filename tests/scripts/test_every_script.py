@@ -8,10 +8,10 @@ import pytest
 import deadq.store
 from deadq.job import Departure
 from deadq.store import keys, loader, scripts
-from tests.scripts.world import LEASE, RETENTION, T0, renewal, settlement, submission
+from tests.scripts.world import LEASE, RETENTION, T0, renewal, settlement, submission, tied
 
 LUA = Path(deadq.store.__file__).parent / "lua"
-COUNTS = {"two": 2, "seven": 7, "twelve": 12}
+COUNTS = {"two": 2, "seven": 7, "thirteen": 13}
 
 
 def code(text: str) -> str:
@@ -65,6 +65,7 @@ def example_calls() -> dict[str, scripts.Call]:
         "show": scripts.show("a"),
         "stats": scripts.stats(),
         "survey": scripts.survey(["t"]),
+        "untie": scripts.untie(tied("a"), "q", retention_ms=RETENTION),
     }
     assert calls.keys() == set(loader.names())
     assert all(call.script.name == name for name, call in calls.items())
@@ -145,6 +146,16 @@ def test_every_key_that_a_life_leaves_is_a_known_one(world):
     claims = world.claim("c", 1, 5).claims
     assert {claim.id for claim in claims} == {"a0", "a1", "a2", "a3", "d0"}
     fences = {claim.id: claim.fence for claim in claims}
+    world.admit(submission("f0", within=90_000, marks="h", task="u"))
+    world.seed_service("u", 10, 20)
+    for child in ("d", "e"):
+        world.register(child, "u", "v")
+        world.seed_earned()
+        world.claim(child, 1, 2, "u", "v")
+        world.now += 50
+    world.admit(submission("f1", within=90_000, marks="h", task="u"))
+    world.claim("d", 2, 1, "u")
+    world.client.zadd(world.key("parked"), {"p": T0 + 61_000})
     world.cancel("a0")
     world.finish(
         "c",

@@ -8,7 +8,8 @@ import redis
 from deadq.errors import StoreUnavailable
 from deadq.job import Departure
 from deadq.store import loader, scripts
-from tests.scripts.world import RETENTION, T0, World, renewal, settlement, submission
+from deadq.twins import Twin
+from tests.scripts.world import RETENTION, T0, World, renewal, settlement, submission, tied
 from tests.servers import Server
 
 CHILD = "c"
@@ -140,12 +141,32 @@ def test_a_dead_childs_jobs_become_suspects_and_run_alone(world):
     assert world.claimed("d", 1, 1) == ["b0"]
 
 
+def test_a_straggler_runs_twice_and_the_second_run_ends_it(world):
+    world.seed_worker(CHILD, slots=9, lease=60_000)
+    world.seed_worker("d")
+    world.seed_service("t", 10, 20)
+    world.admit(submission("b0", marks="h"))
+    world.seed_earned()
+    fill(world)
+    assert world.claimed(CHILD) == ["b0"]
+    world.now += 1_000
+    (second,) = world.claim("d").claims
+    assert world.finish("d", settlement("b0", fence=second.fence)) == ["done"]
+
+
 def test_a_loan(world):
     fill(world)
     call = scripts.lend(
         "p", 1, rule="0.1 1 10000", wanted=3, length_ms=1_000, deeds=[scripts.Deed("f", 0, 9)]
     )
     assert world.run(call).tokens == 3
+
+
+def test_a_twin_that_waits_is_taken_away(world):
+    world.admit(submission("b0", payload=b"p" * 500, twin=Twin("first", "b0", "other").text))
+    fill(world)
+    assert world.run(scripts.untie(tied("b0"), "other", retention_ms=RETENTION))
+    assert world.state("b0") == "cancelled"
 
 
 def test_looking(world):
@@ -198,5 +219,6 @@ def test_every_script_has_its_row_here():
     rows = {
         "finish", "exchange", "cancel", "leave", "claim", "renew", "release", "register", "fetch",
         "stats", "pause", "begin", "record", "admit", "dead", "jobs", "show", "survey", "lend",
+        "untie",
     }  # fmt: skip
     assert rows == set(loader.names())

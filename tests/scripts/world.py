@@ -11,10 +11,11 @@ from typing import Any, Final, TypeVar
 import redis
 
 from deadq.clock import ServerClock
-from deadq.job import DeadJob, Departure, Settlement, Submission
+from deadq.job import Claim, DeadJob, Departure, Settlement, Submission
 from deadq.store import keys, scripts
 from deadq.store.sync import SyncStore
 from deadq.store.wire import Wire
+from deadq.twins import Twin
 
 T = TypeVar("T")
 
@@ -431,6 +432,10 @@ class World:
         """What the task's runs have taken (ms), last confirmed ``at`` ms after ``T0``."""
         self.client.hset(self.key("service"), f"s:{task}", f"{p50} {p95} {2 * p95} {T0 + at}")
 
+    def seed_earned(self, firsts: int = 1_000) -> None:
+        """First attempts of just now, which earn retries and hedges."""
+        self.client.hincrby(self.key("budget"), f"f{self.now // 500}", firsts)
+
     def seed_mean(self, mean: float, sd: float, *, at: int = 0, n: int = 100) -> None:
         """Mean and standard deviation of a run over the whole queue (ms)."""
         squares = n * (mean * mean + sd * sd)
@@ -469,6 +474,7 @@ def submission(
     payload: bytes = b"args",
     once: str = "",
     marks: str = "",
+    twin: str = "",
 ) -> Submission:
     """A submit. ``within`` and ``not_before`` are ms after ``T0``; 0: at once."""
     return Submission(
@@ -484,7 +490,14 @@ def submission(
         payload,
         once,
         marks,
+        twin,
     )
+
+
+def tied(ident: str, role: str = "second", queue: str = "q") -> Claim:
+    """A claimed job whose twin, with the same id, is in ``queue``."""
+    twin = Twin(role, ident, queue).text
+    return Claim(ident, f"key-{ident}", "t", T0 + 10_000, 1, 7, 0, b"args", twin=twin)
 
 
 def replay_of(ident: str, *, within: int = 10_000, token: str = "w:pC.9") -> Submission:

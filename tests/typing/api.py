@@ -39,12 +39,15 @@ from deadq import (
     State,
     StoreUnavailable,
     Task,
+    TiedHandle,
     UnitError,
     UnitInDoubt,
     UnitReport,
     Unmeetable,
     Worker,
+    atie,
     current_job,
+    tie,
     unit,
 )
 from deadq.resilience import Breaker, BreakerState, ChainFault, ChainVerdict, Permit
@@ -105,6 +108,17 @@ async def badly_declared() -> None:
     """A setting of the wrong type."""
 
 
+@queue.task(hedge=True)
+async def hedged(order_id: str) -> str:
+    """May run twice at a time."""
+    return order_id
+
+
+@queue.task(hedge="yes")  # type: ignore[call-overload, untyped-decorator]
+async def badly_hedged() -> None:
+    """A word where True or False belongs."""
+
+
 @queue.task(on_crash="never")  # type: ignore[call-overload, untyped-decorator]
 async def oddly_declared() -> None:
     """A word that means nothing."""
@@ -149,6 +163,11 @@ def submitting() -> None:
     assert_type(bound.call("17", 999), dict[str, int])
     assert_type(bound.bind("17", 999), Prepared[dict[str, int]])
     assert_type(bound.enqueue_many([("17", 999)]), list[JobHandle[dict[str, int]] | Rejected])
+    tied = tie(plain.bind("17"), plain.options(key="k").bind("17"))
+    assert_type(tied, TiedHandle[str])
+    assert_type(tied.result(timeout=0.1), str)
+    assert_type(tied.cancel(), bool)
+    assert_type(tied.state(), State)
     charge.options(deadline=Deadline.after(2)).enqueue("17", 999)
     charge.options(deadline=datetime.now(UTC)).enqueue("17", 999)
     charge.options(deadline=1_900_000_000_000).enqueue("17", 999)
@@ -163,6 +182,9 @@ def wrong_submits() -> None:
     """Each of these must be an error to a type checker."""
     charge.enqueue("17")  # type: ignore[call-arg]
     charge.enqueue(17, 999)  # type: ignore[arg-type]
+    tie(plain.bind("17"), charge.bind("17", 999)).result().upper()  # type: ignore[attr-defined]
+    tie(plain.bind("17"), "17")  # type: ignore[arg-type]
+    tie(plain.bind("17"))  # type: ignore[call-arg]
     charge.enqueue("17", "999")  # type: ignore[arg-type]
     charge.enqueue("17", 999, "x")  # type: ignore[call-arg]
     charge.enqueue("17", 999, nota="x")  # type: ignore[call-arg]
@@ -202,6 +224,9 @@ async def concurrently() -> None:
     assert_type(await charge.acall("17", 999), dict[str, int])
     assert_type(await plain.acall("17"), str)
     assert_type(await charge.abind("17", 999), Prepared[dict[str, int]])
+    tied = await atie(await plain.abind("17"), plain.bind("17"))
+    assert_type(tied, TiedHandle[str])
+    assert_type(await tied.aresult(), str)
     outcomes = await charge.aenqueue_many([("17", 1)])
     assert_type(outcomes, list[JobHandle[dict[str, int]] | Rejected])
     await queue.aenqueue_many([charge.bind("17", 1)])

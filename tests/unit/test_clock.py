@@ -153,3 +153,20 @@ def test_hints_are_spread_evenly_around_what_they_say():
     assert 1.0 <= min(hints) < 1.1
     assert 2.9 < max(hints) <= 3.0
     assert sum(hints) / len(hints) == pytest.approx(2.0, abs=0.05)
+
+
+def test_the_round_trip_is_the_mean_of_the_last_few(hands):
+    server = ServerClock()
+    assert server.round_trip_s == 0.0
+    server.learn(1.8e12, 50.0, 50.1)
+    assert server.round_trip_s == pytest.approx(0.1)
+    for _ in range(100):
+        server.learn(1.8e12, 50.0, 50.02)
+    assert server.round_trip_s == pytest.approx(0.02, rel=0.01)
+
+
+def test_a_call_that_had_to_wait_hardly_changes_the_round_trip(hands):
+    server = ServerClock()
+    server.learn(1.8e12, 50.0, 50.01)
+    server.learn(1.8e12, 50.0, 110.0)
+    assert server.round_trip_s == pytest.approx(0.01 * 9 / 8)

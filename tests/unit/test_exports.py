@@ -40,12 +40,15 @@ NAMES = [
     "State",
     "StoreUnavailable",
     "Task",
+    "TiedHandle",
     "UnitError",
     "UnitInDoubt",
     "UnitReport",
     "Unmeetable",
     "Worker",
+    "atie",
     "current_job",
+    "tie",
     "unit",
 ]
 
@@ -80,6 +83,7 @@ def test_the_methods_of_each_class_are_annotated(name):
 def test_every_waiting_method_has_its_asyncio_twin():
     for kind, names in {
         deadq.JobHandle: ["state", "result", "leave", "cancel"],
+        deadq.TiedHandle: ["state", "result", "leave", "cancel"],
         deadq.BoundCall: ["enqueue", "call", "bind", "enqueue_many"],
         deadq.Task: ["enqueue", "call", "bind", "enqueue_many"],
         deadq.Queue: [

@@ -24,7 +24,11 @@ MARKS: Final[dict[str, Outcome | None]] = {
     "stop": Outcome.RELEASE,  # the worker stops
     "doubt": Outcome.FAILED,  # a unit is in doubt that must not be rerun
     "lost": None,  # not ours any more: nothing to report
+    "outrun": None,  # the other run of a hedged job has succeeded
 }
+
+MARK_OF: Final = {"cancel": "cancelled", "lost": "lost", "outrun": "outrun"}
+"""What a run is marked with, by the word that its child is told about it."""
 
 _LONGEST_S: Final = 1e9
 """A longer delay is as good as none: no deadline lies that far ahead."""

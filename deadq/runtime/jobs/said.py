@@ -42,6 +42,14 @@ def say_finished(report: Settlement, word: str) -> None:
         log.info("%s: job %s, %s", Event.FINISHED, report.id, word)
 
 
+def say_given_up(claim: Claim, mark: str | None) -> None:
+    """A run has ended of which nothing is reported."""
+    if mark == "outrun":
+        log.info("%s: job %s, fence %d", Event.OUTRUN, claim.id, claim.fence)
+    else:
+        log.warning("%s: job %s, fence %d", Event.LOST, claim.id, claim.fence)
+
+
 def _why(blob: bytes) -> str:
     """The frames that the handler's exception came through, in the margin of the log: what begins
     with ``Traceback`` there is a fault of the worker's own."""

@@ -26,7 +26,7 @@ from ...errors import (
     shown,
 )
 from ...events import log
-from ...job import Claim
+from ...job import HEDGED, Claim
 from ...store import scripts
 from ...store.wire import PAUSES
 from ..ties.unit_gate import UnitGate
@@ -132,6 +132,21 @@ Step = Ask | Wait | Invoke
 Steps = Generator[Step, Any, Ran]
 
 
+def _no_units(claim: Claim) -> str | None:
+    """Why a job has no units; None: it may have some."""
+    if HEDGED in claim.marks:
+        return (
+            "a task with hedge=True has no units, for it may run twice at a time; leave hedge out, "
+            "or give the step to a job of another task"
+        )
+    if claim.twin:
+        return (
+            "a tied job has no units, for its twin in another queue knows nothing of them; give "
+            "the step to a job that is not tied"
+        )
+    return None
+
+
 class UnitSteps:
     """The units of one run."""
 
@@ -154,8 +169,12 @@ class UnitSteps:
         """The steps of one unit.
 
         Raises:
-            UnitError: its name was used in this attempt.
+            UnitError: its name was used in this attempt, or the job may not have units.
         """
+        why = _no_units(self._host.claim)
+        if why is not None:
+            msg = f"unit {shown(call.name)}: {why}"
+            raise UnitError(msg)
         if call.name in self._used:
             msg = f"unit {shown(call.name)} was used already in this attempt; name each use apart"
             raise UnitError(msg)

@@ -7,7 +7,7 @@ import contextvars
 import decimal
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
@@ -44,9 +44,10 @@ class AsyncRunner:
     """Starts claims, interrupts them, and reports how each ended to ``settle``.
 
     ``settle`` gets None for a run whose lease was lost: there is nothing to report, but its
-    slot is free. ``left`` hears of each handler that has ended, with its job and fence, before its
-    job is reported. ``stubborn`` is called when a handler does not leave, however often it is
-    interrupted: its job is reported, and somebody has to get rid of the process.
+    slot is free. ``untie`` says of a tied job how it ends unless it may start. ``left`` hears of
+    each handler that has ended, with its job and fence, before its job is reported. ``stubborn``
+    is called when a handler does not leave, however often it is interrupted: its job is reported,
+    and somebody has to get rid of the process.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class AsyncRunner:
         units: Callable[[Run], Units],
         threads: int,
         *,
+        untie: Callable[[Run], Coroutine[Any, Any, Outcome | None]] | None = None,
         left: Callable[[str, int], None] | None = None,
         stubborn: Callable[[], None] | None = None,
     ) -> None:
@@ -64,6 +66,7 @@ class AsyncRunner:
         self._server = server
         self._settle = settle
         self._units = units
+        self._untie = untie
         self._left = left
         self._stubborn = stubborn
         self._pid = os.getpid()
@@ -185,6 +188,10 @@ class AsyncRunner:
         except codec.DecodeError as error:
             return run.settlement(Outcome.FAILED, blob=codec.describe_exception(error))
         self._arm(run, task)
+        if run.claim.twin and self._untie is not None:
+            instead = await self._untie(run)
+            if instead is not None:
+                return run.settlement(instead)
         run.deliver = lambda: self._interrupt(run, run.mark or "cut")
         surround(run)
         set_current(CurrentJob.of(run, self._unit_caller(run, task)))

@@ -12,7 +12,8 @@ from ...job import Settlement
 from ...queue import Queue
 from ...store.aio import AsyncStore
 from ...store.park import Parking
-from ..jobs.run import Run
+from ..jobs.run import MARK_OF, Run
+from ..jobs.said import say_given_up
 from ..lease.heartbeat import Heartbeat, Lease, SharedLease
 from ..lease.ledger import Ledger
 from ..memory import resident_bytes
@@ -27,6 +28,7 @@ from .orders import Orders
 from .orphan_watch import OrphanWatch
 from .settler import Settler
 from .units import Units
+from .untying import untying
 from .waits import in_own_thread, shielded
 
 _LOOK_S: Final = 0.05
@@ -112,6 +114,7 @@ class Child:
                 patience=self._ending.patience,
             ),
             slots,
+            untie=untying(store, config),
             left=ledger.ended,
             stubborn=replaced,
         )
@@ -135,7 +138,7 @@ class Child:
             self._ledger,
             queue.clock,
             self._settler,
-            cancel=lambda job, fence: self._runner.interrupt(job, "cancelled", fence),
+            interrupt=self._runner.interrupt,
             recorded=self._runner.recorded,
         )
 
@@ -181,7 +184,7 @@ class Child:
 
     def _ended(self, run: Run, settlement: Settlement | None) -> None:
         if settlement is None:
-            log.warning("%s: job %s, fence %d", Event.LOST, run.claim.id, run.claim.fence)
+            say_given_up(run.claim, run.mark)
             self._ledger.let_go([(run.claim.id, run.claim.fence)])
         self._settler.settle(settlement)
 
@@ -245,7 +248,7 @@ class Child:
     # What a renewal brought, by the supervisor's word or by the heartbeat's.
 
     def told(self, job: str, word: str, fence: int) -> None:
-        self._runner.interrupt(job, "lost" if word == "lost" else "cancelled", fence)
+        self._runner.interrupt(job, MARK_OF[word], fence)
 
     def lapsed(self, child: str) -> None:
         """The lease is over, or nearly: stop what runs. The id is given up for good, so that

@@ -17,6 +17,7 @@ from ...events import Event, log
 from ...store.park import Parking
 from ...store.scripts import Call, Claimed
 from ...store.wire import PAUSES
+from ..jobs.run import MARK_OF
 from ..lease.ledger import Ledger
 from .waits import first
 
@@ -43,8 +44,9 @@ class Claims(Protocol):
 
 
 class Claimer:
-    """Waits for pushes. ``cancel`` (job, fence) hears when somebody cancelled a job of this child,
-    ``recorded`` when a unit for which the job may be waiting has ended."""
+    """Waits for pushes. ``interrupt`` (job, mark, fence) hears when somebody cancelled a job of
+    this child, or another run of it has succeeded; ``recorded`` when a unit for which the job may
+    be waiting has ended."""
 
     def __init__(
         self,
@@ -53,14 +55,14 @@ class Claimer:
         server: ServerClock,
         claims: Claims,
         *,
-        cancel: Callable[[str, int], None],
+        interrupt: Callable[[str, str, int], None],
         recorded: Callable[[str, int], None],
     ) -> None:
         self._parking = parking
         self._ledger = ledger
         self._server = server
         self._claims = claims
-        self._cancel = cancel
+        self._interrupt = interrupt
         self._recorded = recorded
 
     async def run(self) -> None:
@@ -124,8 +126,8 @@ class Claimer:
         word, _, rest = message.partition(" ")
         job, _, fence = rest.partition(" ")
         number = int(fence) if fence.isascii() and fence.isdigit() and len(fence) < 20 else None
-        if word == "cancel" and number is not None:
-            self._cancel(job, number)
+        if word in MARK_OF and number is not None:
+            self._interrupt(job, MARK_OF[word], number)
         elif word == "unit" and number is not None:
             self._recorded(job, number)
         elif word == "token":

@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 from ... import clock
 from ...errors import StoreUnavailable
 from ...events import Event, log
-from ...job import Claim, Settlement
+from ...job import Claim, Outcome, Settlement
 from ...queue import Queue
 from ...store import scripts
 from ...store.sync import SyncStore
@@ -216,6 +216,17 @@ class Exchange:
         if report is not None:
             say_finished(report, word)
         return (None if answer is None else self._claimed(answer, number)), since
+
+    def untie(self, run: SyncRun) -> Outcome | None:
+        """How a tied job ends instead of starting, lest its twin in another queue run too; None:
+        it may start."""
+        call = scripts.untie(run.claim, self._queue.name, retention_ms=self._retention_ms)
+        worth = until(lambda: min(run.deadline.monotonic, self.patience()))
+        try:
+            may = insist(lambda: self.store.run(call), self._hearing.wait, worth)
+        except StoreUnavailable:
+            return Outcome.RELEASE
+        return None if may else Outcome.YIELDED
 
     def park(self) -> None:
         """Wait until there may be work, if the last claim left this child parked."""

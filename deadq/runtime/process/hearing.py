@@ -15,7 +15,7 @@ import signal
 from typing import Final
 
 from ... import clock
-from ..jobs.run import SyncRun
+from ..jobs.run import MARK_OF, SyncRun
 from ..ties.channel import Channel
 
 _FULL: Final = 4096
@@ -83,7 +83,7 @@ class Hearing:
 
     def _obey(self, line: str) -> None:
         word, _, rest = line.partition(" ")
-        if word in ("cancel", "lost", "unit"):
+        if word == "unit" or word in MARK_OF:
             self._about_job(word, rest)
         elif word == "lapsed":
             if rest == self.child:
@@ -106,7 +106,7 @@ class Hearing:
         if word == "unit":
             run.unit_recorded = True
         else:
-            run.interrupt("lost" if word == "lost" else "cancelled")
+            run.interrupt(MARK_OF[word])
 
     # Waiting.
 

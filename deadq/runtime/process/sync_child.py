@@ -31,7 +31,7 @@ from ..jobs.ambient import surround
 from ..jobs.current import CurrentJob, set_current
 from ..jobs.forks import end_fork
 from ..jobs.run import SyncRun, ended
-from ..jobs.said import say_started
+from ..jobs.said import say_given_up, say_started
 from ..jobs.unit_steps import UnitCall
 from ..memory import resident_bytes
 from ..settings import ChildSettings, Ties
@@ -143,7 +143,7 @@ class SyncChild:
         self._interrupts.end()
         self._exchange.hold(run, ended=True)
         if report is None:
-            log.warning("%s: job %s, fence %d", Event.LOST, claim.id, claim.fence)
+            say_given_up(claim, run.mark)
         if self._worn_out() and not self._hearing.going:
             self._hearing.leaving = True
             self._channel.send("leaving")
@@ -153,12 +153,17 @@ class SyncChild:
         """Every step to the outcome: still in time, arguments, run, result."""
         if self._hearing.going or run.mark == "lost":
             return run.settlement(Outcome.RELEASE)  # nothing has happened yet
+        if run.mark == "outrun":
+            return None
         if run.deadline.expired:
             return run.settlement(Outcome.UNRUN)
         try:
             args, kwargs = unpack_arguments(run.claim.payload)
         except codec.DecodeError as error:
             return run.settlement(Outcome.FAILED, blob=codec.describe_exception(error))
+        instead = self._exchange.untie(run) if run.claim.twin else None
+        if instead is not None:
+            return run.settlement(instead)
         context = self._base.copy()
         context.run(decimal.setcontext, self._decimals.copy())  # the one in it can be changed
         context.run(surround, run)

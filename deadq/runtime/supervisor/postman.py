@@ -134,7 +134,7 @@ class Postman:
             self._parked.append(subject)
         elif word == "token":
             self._wake(subject)
-        elif word in ("cancel", "unit") and fence.isascii() and fence.isdigit():
+        elif word in ("cancel", "outrun", "unit") and fence.isascii() and fence.isdigit():
             for charge in self._charges():
                 if subject in charge.sheet().held:
                     charge.channel.send(word, subject, fence)

@@ -4,8 +4,8 @@
 -- and fingerprint is a replay: what it leaves out is in the record of the dead job.
 --
 -- ARGV 1 now   2 capacity   3 'deadline' or 'fifo'   4 'feasible' or 'cap'   5 retention ms
--- then twelve for each job: id, key, fingerprint, task, deadline ms, not before ms (0: at once),
--- criticality 0..3, retries, token, payload, '1' when a crash ends it, marks
+-- then thirteen for each job: id, key, fingerprint, task, deadline ms, not before ms (0: at once),
+-- criticality 0..3, retries, token, payload, '1' when a crash ends it, marks, twin
 -- reply: now, then for each job: verdict, deadline in force ms, retry-after hint ms
 --   admitted | duplicate | malformed | key_reused | not_dead | paused | expired | full | unmeetable
 
@@ -14,7 +14,7 @@ local retention = tonumber(ARGV[5])
 local CAP_SHARE = { ['0'] = 1, ['1'] = 1, ['2'] = 0.75, ['3'] = 0.5 } -- critical_plus, critical, sheddable_plus, sheddable
 local WAIT_SHARE = { ['0'] = 1, ['1'] = 0.9, ['2'] = 0.6, ['3'] = 0.4 }
 local DUE, READY, LATER, DELAYED = P .. 'due', P .. 'ready', P .. 'later', P .. 'delayed'
-local JOB, DATA, jobs = P .. 'job:', P .. 'data:', (#ARGV - 5) / 12
+local JOB, DATA, jobs = P .. 'job:', P .. 'data:', (#ARGV - 5) / 13
 
 -- Needs memory: on a full server this fails before anything was changed.
 count('offered', jobs)
@@ -102,7 +102,7 @@ local function decide(i)
 end
 
 local reply = { NOW }
-for i = 6, #ARGV, 12 do
+for i = 6, #ARGV, 13 do
   reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = decide(i)
 end
 flush()

@@ -1,4 +1,4 @@
---! use: base passing tell wake record waiting ending service finishing claiming
+--! use: base passing tell wake record waiting ending service twice finishing claiming
 -- exchange: finish, and then claim: what a child says between two jobs, in one call.
 --
 -- ARGV 1 now   2 child   3 retention ms   4 jobs settled, then for each of these as for finish, then

@@ -17,12 +17,12 @@ end
 local held = redis.pcall('HGET', BUDGET, field)
 local tokens, _, last = string.match(type(held) == 'string' and held or '', '^(%d+) (%d+) (%d+)$')
 if last == number then
-  return { NOW, num(tokens) or 0, math.floor(budget_left()) }
+  return { NOW, num(tokens) or 0, math.floor((budget_left())) }
 end
 for i = 7, #ARGV, 3 do
   budget_note(ARGV[i], tonumber(ARGV[i + 2]), NOW - tonumber(ARGV[i + 1]))
 end
-local left = math.floor(math.max(0, budget_left(holder)))
+local left = math.floor(math.max(0, (budget_left(holder))))
 local lent = math.min(wanted, left > 1 and math.ceil(left / 2) or left) -- others may be about to ask
 call('HSET', BUDGET, field, str(lent) .. ' ' .. str(NOW + length) .. ' ' .. number)
 call('PEXPIRE', BUDGET, str(LONGEST + length))

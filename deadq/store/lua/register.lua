@@ -1,4 +1,4 @@
---! use: base passing tell wake record waiting ending back fleet lapse by_name
+--! use: base passing tell wake record waiting ending back fleet twice lapse by_name
 -- register: a child takes up work under an id of its own; jobs that it knows leave `strange`. Ids of
 -- the form "<post>.<name>" share the control list of their post.
 -- ARGV 1 now   2 child   3 lease ms   4 slots   5 newest record version known   6 host and process

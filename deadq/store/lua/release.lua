@@ -1,4 +1,4 @@
---! use: base passing tell wake record waiting ending back fleet lapse by_name
+--! use: base passing tell wake record waiting ending back fleet twice lapse by_name
 -- release: retire a child's id; the jobs that it still holds go back to the queue.
 -- ARGV 1 now   2 child   3 retention ms
 --      4 'leaves', or 'killed' on purpose: uncharged, but for a job with a unit beyond its limit.

@@ -1,4 +1,4 @@
---! use: base passing tell wake record waiting ending back sweep fleet lapse by_name
+--! use: base passing tell wake record waiting ending back sweep fleet twice lapse by_name
 -- renew: prolong the leases of children, keep their records alive, and do the housekeeping that
 -- otherwise waits for the next claim.
 --
@@ -17,10 +17,10 @@ local function take_back(child, number, held)
   for _, id in ipairs(call('SMEMBERS', P .. 'run:' .. child)) do
     if not held[id] then
       local r, why = load(id)
-      if not r or why == 'absent' or r.owner ~= child then
+      if not r or why == 'absent' or r.owner ~= child and r.owner2 ~= child then
         call('SREM', P .. 'run:' .. child, id)
-      elseif (num(r.claim) or 0) <= number then
-        if take_from(id, r, retention) == 'ready' then
+      elseif (num(r.owner == child and r.claim or r.claim2) or 0) <= number then
+        if not other_goes_on(id, r, child) and take_from(id, r, retention) == 'ready' then
           wake(1)
         end
       end
@@ -37,8 +37,8 @@ local function renew(child, number, held)
   call('ZADD', P .. 'workers', str(NOW + lease), child)
   call('PEXPIRE', P .. 'worker:' .. child, str(lease + UNIT_LIMIT))
   for id, fence in pairs(held) do
-    local r = call('HMGET', P .. 'job:' .. id, 'owner', 'fence', 'cancel')
-    if r[1] ~= child or r[2] ~= fence then
+    local r = call('HMGET', P .. 'job:' .. id, 'owner', 'fence', 'cancel', 'owner2', 'fence2')
+    if not (r[1] == child and r[2] == fence or r[4] == child and r[5] == fence) then
       words[#words + 1] = { id, 'lost' }
     else
       if r[3] then
@@ -75,6 +75,9 @@ end
 local waiting = call('ZCARD', P .. 'ready')
 if waiting > 0 then
   wake(waiting) -- a token may have gone down with a dying worker
+end
+if call('ZRANGEBYSCORE', P .. 'hedges', '-inf', str(NOW), 'LIMIT', 0, 1)[1] then
+  wake(1) -- who was to wait for it may be gone
 end
 local first = call('ZRANGE', P .. 'workers', 0, 0, 'WITHSCORES')
 if first[2] then

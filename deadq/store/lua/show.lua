@@ -1,8 +1,8 @@
---! use: base
+--! use: base who_runs
 -- show: all that is known of one job but its arguments and its result. Changes nothing.
 -- ARGV 1 now   2 id
 -- reply: now, flat fields of its record, latest attached deadline or '', TTL ms, host and process that
---   run it, bytes of its arguments, bytes of its result, the encoded error of one that failed
+--   run it (of both runs of a job that runs twice), bytes of its arguments, bytes of its result, the encoded error of one that failed
 
 local J = P .. 'job:' .. ARGV[2]
 local flat = redis.pcall('HGETALL', J)
@@ -25,13 +25,12 @@ end
 
 local failed = r.state == 'failed' or r.state == 'exhausted' or r.state == 'crashed'
 local blob = failed and (r.result or redis.pcall('GET', P .. 'result:' .. ARGV[2]))
-local who = r.owner and redis.pcall('HGET', P .. 'worker:' .. r.owner, 'who')
 return {
   NOW,
   kept,
   call('ZSCORE', P .. 'due', ARGV[2]) or '',
   call('PTTL', J),
-  type(who) == 'string' and who or '',
+  who_runs(r.owner, r.owner2),
   size((r.data or '') .. (r.data2 or '') .. (r.data3 or ''), P .. 'data:' .. ARGV[2]),
   size(r.result or '', P .. 'result:' .. ARGV[2]),
   type(blob) == 'string' and blob or '',

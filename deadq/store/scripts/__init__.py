@@ -12,7 +12,7 @@ from .lending import Deed, Loan, lend
 from .looking import Survey, jobs, show, survey
 from .steering import Stats, dead, pause, stats
 from .submits import BATCH, Rules, admit, batches, cancel, fetch, leave
-from .work import Claimed, claim, exchange, finish, register, release
+from .work import Claimed, claim, exchange, finish, register, release, untie
 
 __all__ = [
     "BATCH",
@@ -48,4 +48,5 @@ __all__ = [
     "show",
     "stats",
     "survey",
+    "untie",
 ]

@@ -20,6 +20,8 @@ class Call(NamedTuple, Generic[T]):
     script: Script
     args: Sequence[Arg]
     parse: Callable[[list[Any]], T]
+    prefix: str | None = None
+    """Of another queue's keys, on the same server; None: those of the queue that sends it."""
 
 
 def whole_number(text: bytes | str | int) -> int:

@@ -7,12 +7,15 @@ from typing import Any, Final, NamedTuple
 
 from ...config import SRE_BUDGET
 from ...job import RECORD_VERSION, Claim, Departure, Settlement
+from ...twins import Twin
+from .. import keys
 from ..loader import load
 from .call import Arg, Call, read_words, whole_number
 
 CLAIM: Final = load("claim")
 FINISH: Final = load("finish")
 EXCHANGE: Final = load("exchange")
+UNTIE: Final = load("untie")
 
 
 class Claimed(NamedTuple):
@@ -79,6 +82,7 @@ def _read_claim(reply: list[Any]) -> Claimed:
             payload=job[7],
             retries=whole_number(job[8]),
             marks=job[9].decode("utf-8", "replace"),
+            twin=job[10].decode("utf-8", "replace"),
         )
         for job in reply[3:]
     ]
@@ -108,6 +112,14 @@ def _told(settlements: Iterable[Settlement]) -> list[Arg]:
     for job, fence, outcome, held_us, cut, delay_ms, blob in settlements:
         args += (job, fence, outcome, held_us, "1" if cut else "", delay_ms, blob)
     return args
+
+
+def untie(claim: Claim, queue: str, *, retention_ms: int) -> Call[bool]:
+    """Ask whether a tied job of ``queue`` may start; then its twin, if it waits, is cancelled."""
+    twin = Twin.read(claim.twin)
+    mine = Twin("second" if twin.role == "first" else "first", claim.id, queue)
+    args: list[Arg] = [twin.id, mine.text, twin.role, retention_ms]
+    return Call(UNTIE, args, lambda reply: bool(reply[1] == b"start"), keys.prefix(twin.queue))
 
 
 def release(child: str, *, retention_ms: int, how: Departure = Departure.LEAVES) -> Call[int]:

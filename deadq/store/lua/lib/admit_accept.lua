@@ -30,6 +30,9 @@ local function accept(i, id, old, deadline, not_before, estimate, as_probe)
   if ARGV[i + 11] ~= '' then
     rec[n + 1], rec[n + 2], n = 'marks', ARGV[i + 11], n + 2
   end
+  if ARGV[i + 12] ~= '' then
+    rec[n + 1], rec[n + 2], n = 'twin', ARGV[i + 12], n + 2
+  end
   local size = #payload
   if size > INLINE then
     call('SET', DATA .. id, payload, 'PX', ttl)

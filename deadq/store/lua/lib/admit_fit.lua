@@ -26,6 +26,7 @@ local function fit(id, task, deadline, crit)
   local left = deadline - NOW
   local ready = call('ZCARD', READY)
   local running = call('ZCARD', DUE) - ready - call('ZCARD', LATER) - call('ZCARD', P .. 'strange')
+  running = running + call('ZCARD', P .. 'twice')
   if fleet[4] then -- there may be some
     running = running - call('ZCARD', P .. 'suspects')
   end

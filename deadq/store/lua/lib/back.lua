@@ -21,11 +21,9 @@ end
 -- Back to the queue, uncharged, under the latest attached deadline. Returns its state.
 local function give_back(id, r)
   local J = P .. 'job:' .. id
-  if r.owner then
-    call('SREM', P .. 'run:' .. r.owner, id)
-  end
+  off_run(id, r)
   r.deadline = num(call('ZSCORE', P .. 'due', id)) or r.deadline
-  call('HDEL', J, 'owner', 'claim', 'probe', 'cancel', 'again')
+  call('HDEL', J, 'owner', 'claim', 'probe', 'cancel', 'again', 'began', 'left')
   return let_wait(id, r)
 end
 
@@ -37,6 +35,7 @@ local function set_aside(id, m, why, retention)
   call('ZREM', P .. 'later', id)
   call('ZREM', P .. 'delayed', id)
   call('ZREM', P .. 'strange', id)
+  forget_hedge(id)
   count('malformed')
   local J = P .. 'job:' .. id
   if redis.pcall('HSET', J, 'state', 'malformed', 'why', why) ~= nil then

@@ -4,7 +4,9 @@
 
 --! use: budget_note
 
--- Tokens; `but`: a holder whose loan is not counted. And the present slots in use.
+local HEDGE_SHARE = 0.05 -- of first attempts; it has no floor
+
+-- Tokens, and how many hedges may be made; `but`: a holder whose loan is not counted.
 local function budget_left(but)
   local flat = redis.pcall('HGETALL', BUDGET)
   local f = {}
@@ -13,9 +15,9 @@ local function budget_left(but)
   end
   local ratio, floor, window = string.match(f.rule or '', '^(%S+) (%S+) (%S+)$')
   ratio, floor, window = num(ratio) or 0.1, num(floor) or 1, num(window) or 10000
-  local earned, gone = 0, 0
+  local earned, gone, hedges = 0, 0, 0
   for name, value in pairs(f) do
-    local kind, rest = string.match(name, '^([fso])(.*)$')
+    local kind, rest = string.match(name, '^([fsho])(.*)$')
     if kind == 'o' then
       local tokens, until_ms = string.match(value, '^(%d+) (%d+) ')
       if (num(until_ms) or 0) <= NOW then
@@ -29,10 +31,12 @@ local function budget_left(but)
         earned = earned + n
       elseif kind == 's' and begins + SLOT > NOW - window then
         gone = gone + n
+      elseif kind == 'h' and begins + SLOT > NOW - window then
+        hedges = hedges + n
       end
     end
   end
-  return ratio * earned + floor * window / 1000 - gone
+  return ratio * earned + floor * window / 1000 - gone, HEDGE_SHARE * earned - hedges
 end
 
 -- Whether a retry may be made now; then its token is spent.
@@ -42,4 +46,16 @@ local function budget_take()
   end
   budget_note('s', 1, NOW)
   return true
+end
+
+-- Why no hedge may be made now: 'share' or 'budget'; nil: one may, and then its token is spent.
+local function hedge_denied()
+  local left, room = budget_left()
+  if room < 1 then
+    return 'share'
+  elseif left < 1 then
+    return 'budget'
+  end
+  budget_note('s', 1, NOW)
+  budget_note('h', 1, NOW)
 end

@@ -1,4 +1,4 @@
--- Cancelling a record: at once while it waits; a running one is flagged and its owner told.
+-- Cancelling a record: at once while it waits; a running one is flagged and its owners told.
 local function cancel(id, r, retention)
   if r.state == 'running' then
     if r.again then -- whoever came back for it has left too
@@ -7,6 +7,9 @@ local function cancel(id, r, retention)
     if not r.cancel then
       call('HSET', P .. 'job:' .. id, 'cancel', '1')
       tell(r.owner, 'cancel ' .. id .. ' ' .. r.fence)
+      if r.owner2 then
+        tell(r.owner2, 'cancel ' .. id .. ' ' .. r.fence2)
+      end
     end
     return 'running'
   elseif r.state == 'ready' or r.state == 'suspect' or r.state == 'later' or r.state == 'strange' then

@@ -3,12 +3,12 @@
 local function claim(child, retention, at)
   local number, want, version, park = tonumber(ARGV[at]), tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), ARGV[at + 3]
   local READY, SUSPECTS, RUN, W = P .. 'ready', P .. 'suspects', P .. 'run:' .. child, P .. 'worker:' .. child
-  local SWEEP = 100
+  local HEDGES, SWEEP = P .. 'hedges', 100
   local reply = { NOW, 0, '' }
 
-  local function give(id, r, payload)
-    reply[#reply + 1] = { id, r.key or '', r.task, str(r.deadline), str(r.attempt), str(r.fence),
-      r.fails or '0', payload, r.retries or '0', r.marks or '' }
+  local function give(id, r, fence)
+    reply[#reply + 1] = { id, r.key or '', r.task, str(r.deadline), str(num(r.attempt) or 0), str(num(fence)),
+      r.fails or '0', payload_of(id, r), r.retries or '0', r.marks or '', r.twin or '' }
   end
 
   local lease = call('ZSCORE', P .. 'workers', child)
@@ -20,11 +20,13 @@ local function claim(child, retention, at)
   local known = call('HMGET', W, 'claim', 'slots')
   local last, single = num(known[1]) or 0, known[2] == '1'
   if number == last then
+    call('ZREM', P .. 'parked', child) -- as for the first one
     for _, id in ipairs(call('SMEMBERS', RUN)) do
       local r = load(id)
       if r and r.owner == child and num(r.claim) == number then
-        r.attempt, r.fence = num(r.attempt), num(r.fence)
-        give(id, r, payload_of(id, r))
+        give(id, r, r.fence)
+      elseif r and r.owner2 == child and num(r.claim2) == number then
+        give(id, r, r.fence2)
       end
     end
     return park_or_hand_on(#reply - 3, 0, nil, true)
@@ -39,7 +41,7 @@ local function claim(child, retention, at)
     housekeeping = housekeeping or call('ZRANGEBYSCORE', P .. set, unpack(past))[1]
   end
   if housekeeping then
-    --! use: back sweep fleet lapse
+    --! use: back sweep fleet twice lapse
     sweep_lapsed(retention)
     if sweep_expired(SWEEP, retention) >= SWEEP then
       reply[3] = '1'
@@ -65,33 +67,17 @@ local function claim(child, retention, at)
     --! use: fleet claim_hopeless
   end
 
-  if #taken > 0 then
-    local fence, ids, members = math.max((num(call('GET', P .. 'fence')) or 0) + 1, US), { RUN }, { taken[1][1] }
-    call('SET', P .. 'fence', str(fence + #taken - 1))
-    count('started', #taken)
-    local firsts = 0
-    for i, t in ipairs(taken) do
-      local id, r = t[3], t[4]
-      r.fence, r.attempt = fence + i - 1, (num(r.attempt) or 0) + 1
-      firsts = firsts + (r.attempt == 1 and 1 or 0)
-      call('HSET', P .. 'job:' .. id, 'state', 'running', 'owner', child, 'claim', number,
-        'fence', str(r.fence), 'attempt', r.attempt)
-      if r.probe then
-        call('HSET', P .. 'job:' .. id, 'probe', r.probe)
-      end
-      ids[i + 1], members[i + 1] = id, t[2]
-      give(id, r, payload_of(id, r))
-    end
-    call('ZREM', unpack(members))
-    call('SADD', unpack(ids))
-    if firsts > 0 then
-      --! use: budget_note
-      budget_note('f', firsts, NOW)
-    end
+  local hedged = {} -- each {id, record}
+  local alone = taken[1] and taken[1][1] == SUSPECTS
+  if #taken < want and not alone and call('ZRANGEBYSCORE', HEDGES, '-inf', str(NOW), 'LIMIT', 0, 1)[1] then
+    --! use: claim_hedge
+  end
+  if taken[1] or hedged[1] then
+    --! use: claim_give
   end
   if suspects > 0 or suspected > 0 then
     --! use: by_name
     wake_for_suspects()
   end
-  return park_or_hand_on(#taken, skipped, foreign)
+  return park_or_hand_on(#taken + #hedged, skipped, foreign)
 end

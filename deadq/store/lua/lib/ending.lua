@@ -46,6 +46,7 @@ local function write_end(id, r, state, keep_ms, blob, replayable)
   keep('attempt')
   keep('fence')
   keep('replay')
+  keep('twin')
   if replayable then
     keep('retries')
     keep('once')

@@ -15,20 +15,26 @@ local function doubt_units(id, r)
   return over
 end
 
--- Its child has died, perhaps by this very job: again, alone as a suspect, but not for ever. A lapse
--- counts too: of a child without a supervisor, which its job has killed, nothing else is seen.
-local function take_crashed(id, r, suspect, retention)
+-- A child that had the job is dead, or seems so; returns how many that makes.
+local function count_crash(id, r, suspect)
   local crashes = (num(r.crashes) or 0) + 1
   count('reclaimed')
-  if unwanted(r) or (num(call('ZSCORE', P .. 'due', id)) or 0) <= NOW then
-    return take_from(id, r, retention)
-  elseif r.once or crashes >= POISON then
-    return fail(id, r, 'crashed', retention, str(crashes))
-  end
   call('HSET', P .. 'job:' .. id, 'crashes', str(crashes))
   if suspect or crashes > 1 then
     r.alone = '1'
     call('HSET', P .. 'job:' .. id, 'alone', '1')
+  end
+  return crashes
+end
+
+-- Its child has died, perhaps by this very job: again, alone as a suspect, but not for ever. A lapse
+-- counts too: of a child without a supervisor, which its job has killed, nothing else is seen.
+local function take_crashed(id, r, suspect, retention)
+  local crashes = count_crash(id, r, suspect)
+  if unwanted(r) or (num(call('ZSCORE', P .. 'due', id)) or 0) <= NOW then
+    return take_from(id, r, retention)
+  elseif r.once or crashes >= POISON then
+    return fail(id, r, 'crashed', retention, str(crashes))
   end
   return give_back(id, r)
 end
@@ -40,10 +46,15 @@ local function reclaim(child, retention, how)
   local ids, back = redis.pcall('SMEMBERS', P .. 'run:' .. child), 0
   for _, id in ipairs(ids.err and {} or ids) do
     local r = load(id)
-    if r and r.state == 'running' and r.owner == child then
+    if r and r.state == 'running' and (r.owner == child or r.owner2 == child) then
       local over = (how == 'killed' or how == 'died') and doubt_units(id, r)
       local state
-      if how == 'died' or how == 'lapsed' or over then
+      if r.owner2 then -- another one is at it: the death counts all the same
+        if how == 'died' or how == 'lapsed' then
+          count_crash(id, r, how == 'died')
+        end
+        drop_run(id, r, r.owner == child and 1 or 2)
+      elseif how == 'died' or how == 'lapsed' or over then
         state = take_crashed(id, r, how ~= 'lapsed', retention)
       else
         state = take_from(id, r, retention)
@@ -54,9 +65,8 @@ local function reclaim(child, retention, how)
   call('DEL', P .. 'run:' .. child, P .. 'worker:' .. child, P .. 'ctl:' .. child)
   call('ZREM', P .. 'workers', child)
   call('ZREM', P .. 'parked', child)
-  if back > 0 then
-    wake(back)
-  end
+  -- Whether or not it was this one that waited for the next straggler.
+  wake(math.max(back, math.min(1, call('ZCARD', P .. 'hedges'))))
 end
 
 -- Whoever comes by takes from the children whose lease has ended.

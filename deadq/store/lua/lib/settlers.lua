@@ -50,8 +50,8 @@ function settlers.retry(id, r, due, delay, blob)
   if delay < 1 then
     return back_to_queue(id, r)
   end
-  call('SREM', P .. 'run:' .. child, id)
-  call('HDEL', P .. 'job:' .. id, 'owner', 'claim', 'probe')
+  off_run(id, r)
+  call('HDEL', P .. 'job:' .. id, 'owner', 'claim', 'probe', 'began', 'left')
   call('HSET', P .. 'job:' .. id, 'state', 'later', 'deadline', str(due))
   call('ZADD', P .. 'later', str(NOW + delay), id)
   wake_before(NOW + delay)
@@ -81,15 +81,4 @@ function settlers.cancelled(id, r, due)
   count('finished:cancelled')
   settle(id, r, 'cancelled', keep_of(r, retention))
   return 'cancelled'
-end
-
-function settlers.unrun(id, r, due)
-  if unwanted(r) then
-    return settlers.cancelled(id, r, due)
-  end
-  if due > NOW then
-    return back_to_queue(id, r)
-  end
-  expire(id, r, 'worker', retention)
-  return 'expired'
 end

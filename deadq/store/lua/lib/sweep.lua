@@ -23,6 +23,7 @@ local function sweep_expired(most, retention)
       call('ZREM', P .. 'later', id)
       call('ZREM', P .. 'delayed', id)
       call('ZREM', P .. 'strange', id)
+      forget_hedge(id)
     elseif r.state == 'ready' or r.state == 'suspect' or r.state == 'later' or r.state == 'strange' then
       expire(id, r, 'queue', retention)
       swept = swept + 1

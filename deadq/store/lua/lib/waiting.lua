@@ -17,6 +17,23 @@ local function let_wait(id, r)
   return r.state
 end
 
+-- Out of the sets of those that may be run twice.
+local function forget_hedge(id)
+  for _, set in ipairs({ 'stragglers', 'hedges', 'twice' }) do
+    call('ZREM', P .. set, id)
+  end
+end
+
+-- Its run, if it has one, is over.
+local function off_run(id, r)
+  if r.owner then
+    call('SREM', P .. 'run:' .. r.owner, id)
+  end
+  if r.began then
+    forget_hedge(id)
+  end
+end
+
 local function off_queue(id, r)
   if r.state == 'ready' then
     call('ZREM', P .. 'ready', member(id, r.seq))
@@ -27,7 +44,7 @@ local function off_queue(id, r)
     call('ZREM', P .. 'delayed', id)
   elseif r.state == 'strange' then
     call('ZREM', P .. 'strange', id)
-  elseif r.owner then
-    call('SREM', P .. 'run:' .. r.owner, id)
+  else
+    off_run(id, r)
   end
 end
