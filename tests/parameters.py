@@ -58,6 +58,10 @@ DEAF_BY_DESIGN = {
 SEAMS = {f"FleetBudget.of_queue {name}" for name in ("backend", "queue", "words")}
 """How a queue makes its own budget: what comes of it is ``Queue.budget``."""
 
+NOTHING_ELSE = "say what else there is of its kind"
+"""What :func:`_another` says of a value it does not know. A test that fails by that has noticed
+nothing."""
+
 
 def every_parameter() -> dict[str, tuple[Any, str, inspect.Parameter]]:
     """Parameters by their names, ``Queue.task within``: whose attribute the function is, the
@@ -170,6 +174,8 @@ def _another(value: Any) -> Any:
             return value + 1
         case datetime():
             return value + timedelta(seconds=1)
+        case Path():
+            return value.with_name(_another(value.name))
         case Deadline():
             return Deadline.after(3600.0)
         case ServerClock():
@@ -195,7 +201,7 @@ def _another(value: Any) -> Any:
             return tuple(map(_another, value))
         case _ if callable(value):
             return lambda *_, **__: contextlib.nullcontext()
-    raise AssertionError(f"{value!r}: say what else there is of its kind")
+    raise AssertionError(f"{value!r}: {NOTHING_ELSE}")
 
 
 def run(name: str | None, tests: Iterable[str], folder: Path) -> None:

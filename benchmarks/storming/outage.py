@@ -46,7 +46,7 @@ class Scene:
 
 
 class Calls(NamedTuple):
-    """Instants (monotonic s) of one process's first attempts, and of all its attempts."""
+    """Instants (monotonic s) at which a call came to one process, and of all its attempts."""
 
     first: list[float]
     all: list[float]
@@ -146,7 +146,6 @@ def _caller(
             await client.get()
 
         async def one() -> None:
-            seen.first.append(time.monotonic())
             with contextlib.suppress(RetryDenied):
                 await call()
 
@@ -154,7 +153,9 @@ def _caller(
         start += rng.random() / RATE
         tasks = set()
         for number in range(int(seconds * RATE)):
-            await asyncio.sleep(start + number / RATE - time.monotonic())
+            due = start + number / RATE
+            await asyncio.sleep(due - time.monotonic())
+            seen.first.append(due)  # it came then, however late this process looked
             task = asyncio.create_task(one())
             tasks.add(task)
             task.add_done_callback(tasks.discard)

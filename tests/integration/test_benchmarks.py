@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import jitter, shed, spell, throughput
+from benchmarks import jitter, shed, spell, storm, throughput
 from benchmarks.__main__ import benchmarks
 from benchmarks.contention.cells import Task, simulate, simulate_all
 from benchmarks.contention.reference import CLIENTS, KINDS
@@ -26,6 +26,7 @@ from benchmarks.harness.server import PrivateServer, find_server
 from benchmarks.harness.service import Service, Spell
 from benchmarks.policies import Ran, Setting
 from benchmarks.policies.trial import Record
+from benchmarks.storming.outage import Calls, ratios, together
 from tests.servers import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -453,6 +454,27 @@ def test_commands_are_named_after_how_many_jobs_wait():
     ]
 
 
+# Storms.
+
+
+def test_a_windows_ratio_counts_what_lies_in_it():
+    first = [0.5 + i for i in range(30)]
+    calls = Calls(first, sorted([*first, 12.0, 12.1, 12.2]))
+    found = dict(ratios(calls, 0.0, 30.0))
+    assert found[0.0] == 1.0
+    assert found[2.0] == 1.0, "a window ends before its end"
+    assert found[2.25] == 1.3
+    assert found[12.0] == 1.3
+    assert found[12.25] == 1.0
+    assert found[20.0] == 1.0
+    assert max(found) == 20.0
+
+
+def test_the_fleets_calls_are_those_of_all_in_order():
+    one, other = Calls([1.0, 3.0], [1.0, 3.0, 3.5]), Calls([2.0], [2.0, 2.5])
+    assert together([one, other]) == Calls([1.0, 2.0, 3.0], [1.0, 2.0, 2.5, 3.0, 3.5])
+
+
 # The programs.
 
 
@@ -460,16 +482,16 @@ def test_the_list_names_every_benchmark_and_what_it_is():
     done = run("benchmarks")
     assert done.returncode == 0, done.stderr
     found = dict(benchmarks())
-    assert {f"benchmarks.{name}" for name in ("jitter", "shed", "spell", "throughput")} <= set(
-        found
-    )
+    assert {
+        f"benchmarks.{name}" for name in ("jitter", "shed", "spell", "storm", "throughput")
+    } <= set(found)
     for name, line in found.items():
         assert name in done.stdout
         assert line
         assert line in done.stdout
 
 
-@pytest.mark.parametrize("name", ["jitter", "shed", "spell", "throughput"])
+@pytest.mark.parametrize("name", ["jitter", "shed", "spell", "storm", "throughput"])
 def test_each_explains_itself(name):
     done = run(f"benchmarks.{name}", "--help")
     assert done.returncode == 0, done.stderr
@@ -527,6 +549,23 @@ def test_jitter_gives_the_published_table(short_folder):
     # full jitter: fewer than half of the calls, and more than ten times sooner
     assert figures["calls_full_100"] < 0.45 * figures["calls_exponential_100"]
     assert figures["ms_full_100"] < 0.1 * figures["ms_exponential_100"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_storm_shows_what_a_budget_holds_back(short_folder):
+    figures = figures_of("storm", short_folder)
+    assert set(figures) == {
+        *("amplification", "amplification_first", "rate", "unbounded"),
+        *("alone_worst", "alone_median", "layers", "layers_naive"),
+    }
+    assert set(storm.BARS) <= set(figures)
+    # a little wider than the bars, for a machine that does other things as well
+    assert 1.0 < figures["amplification"] <= storm.BOUND + 0.03
+    assert figures["alone_worst"] <= storm.BOUND_ALONE + 0.1
+    assert figures["unbounded"] >= 3
+    assert figures["layers"] <= 1.1
+    assert figures["layers_naive"] == 64
 
 
 @pytest.mark.slow

@@ -284,9 +284,10 @@ def test_ramp_start_is_the_share_it_begins_with(hand, start):
 
 def test_failures_says_what_counts_as_one(hand):
     def is_trouble(error):
-        return isinstance(error, OSError)
+        return isinstance(error, LookupError)
 
-    for raised, opens in ((ConnectionResetError(), True), (ValueError(), False)):
+    # the other way round than by default
+    for raised, opens in ((KeyError(), True), (ConnectionResetError(), False)):
         breaker = Breaker(failures=is_trouble)
         for _ in range(100):
             hand.at += 1.0
@@ -455,6 +456,21 @@ def test_a_call_from_before_it_opened_is_no_probe(hand):
     breaker.succeeded(probe)
     breaker.failed(slow[2])
     assert breaker.state is RAMP
+
+
+@pytest.mark.parametrize("outcome", ["succeeded", "failed", "abandoned"])
+def test_what_a_call_from_before_tells_does_not_end_the_probe(hand, outcome):
+    breaker = Breaker()
+    slow = breaker.allow()
+    while breaker.state is CLOSED:
+        hand.at += 0.1
+        call(breaker, fails=True)
+    hand.at += 10.0
+    breaker.allow()
+    getattr(breaker, outcome)(slow)
+    assert breaker.state is HALF_OPEN
+    getattr(breaker, outcome)()  # without its permit it counts as the probe
+    assert breaker.state is (RAMP if outcome == "succeeded" else OPEN)
 
 
 def test_after_a_day_without_calls_the_first_one_is_a_probe(hand):

@@ -159,7 +159,8 @@ def test_what_a_denied_retry_tells():
 
 
 def test_what_a_call_that_a_breaker_refused_tells():
-    assert deadq.BreakerOpen("open", retry_after=0.25).retry_after == 0.25
+    error = deadq.BreakerOpen("open", retry_after=0.25)
+    assert (str(error), error.retry_after) == ("open", 0.25)
     with pytest.raises(TypeError):
         deadq.BreakerOpen("open")
 
