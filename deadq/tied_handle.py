@@ -35,6 +35,11 @@ class TiedHandle(Generic[R]):
         self._given_up = False
 
     @property
+    def key(self) -> str:
+        """The idempotency key of both."""
+        return self._present()[0].key
+
+    @property
     def deadline(self) -> Deadline:
         """This caller's deadline: the later one of the two."""
         return self._deadline
@@ -144,9 +149,9 @@ class TiedHandle(Generic[R]):
             self._fate.set_result(handle)
 
     async def _asend(self, other: Prepared[R], pause: float) -> None:
-        await asyncio.sleep(pause)
         handle = None
         try:
+            await asyncio.sleep(pause)
             first = self._first
             if first is not None and not self._given_up:
                 sight = await first._producer.alook(first.id)

@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 import redis
 
 from deadq.clock import ServerClock
-from deadq.job import Departure, Settlement, State, Submission, job_id
+from deadq.job import Claim, Departure, Settlement, State, Submission, job_id
 from deadq.reports import JobReport
 from deadq.store import keys, scripts
 from deadq.store.aio import AsyncStore
 from deadq.store.sync import SyncStore
 from deadq.store.wire import Wire
+from deadq.twins import Twin
 
 NOW_MS = 1_800_000_000_000
 RETENTION_MS = 600_000
@@ -797,6 +798,81 @@ def lend_again(stage: Stage) -> scripts.Call[Any]:
     stage.run(lend(stage))
     deeds = [scripts.Deed("s", 0, 3)]
     return scripts.lend("p", 2, rule="", wanted=4, length_ms=5_000, deeds=deeds)
+
+
+# --- hedged and tied
+
+
+def straggling(stage: Stage) -> int:
+    """``c1`` runs a straggler of a hedged task, ``c2`` is idle; the fence of ``c1``."""
+    now = stage.now_ms
+    stage.client.hset(stage.key("service"), "s:echo", f"10 20 30 {now}")
+    stage.client.hset(stage.key("budget"), f"f{now // 500}", 1_000)
+    stage.run(stage.register("c1"))
+    stage.run(stage.register("c2"))
+    stage.run(stage.admit(stage.submission("a")._replace(marks="h")))
+    (claim,) = stage.run(stage.claim("c1", 1)).claims
+    stage.now_ms += 100
+    fence: int = claim.fence
+    return fence
+
+
+def twice(stage: Stage) -> tuple[int, int]:
+    """Both have it; their fences."""
+    first = straggling(stage)
+    (claim,) = stage.run(stage.claim("c2", 1)).claims
+    return first, claim.fence
+
+
+@scene("claim: a straggler, for the second time")
+def _(stage):
+    straggling(stage)
+    return stage.claim("c2", 1)
+
+
+@scene("finish: the second of two runs succeeds")
+def _(stage):
+    return stage.finish("c2", settled("a", twice(stage)[1]))
+
+
+@scene("finish: the first of two runs fails")
+def _(stage):
+    return stage.finish("c1", settled("a", twice(stage)[0], "failed"))
+
+
+@scene("release: one of two that run a job has died")
+def _(stage):
+    twice(stage)
+    return stage.release("c1", Departure.DIED)
+
+
+@scene("renew: one of two that were to run a job does not hold it")
+def _(stage):
+    twice(stage)
+    return stage.renew(scripts.Renewal("c1", 1, {}))
+
+
+def tied(stage: Stage, role: str) -> scripts.Call[Any]:
+    """A job of another queue is about to start, whose twin is here."""
+    mine = Twin(role, job_id("a"), stage.name)
+    claim = Claim(mine.id, "a", "echo", stage.now_ms + 5_000, 1, 7, 0, b"", twin=mine.text)
+    return scripts.untie(claim, "elsewhere", retention_ms=RETENTION_MS)
+
+
+@scene("untie: a twin that waits")
+def _(stage):
+    twin = Twin("first", job_id("a"), "elsewhere").text
+    stage.run(stage.admit(stage.submission("a")._replace(twin=twin)))
+    return tied(stage, "second")
+
+
+@scene("untie: a twin that runs")
+def _(stage):
+    twin = Twin("first", job_id("a"), "elsewhere").text
+    stage.run(stage.register("c1"))
+    stage.run(stage.admit(stage.submission("a")._replace(twin=twin)))
+    stage.run(stage.claim("c1", 1))
+    return tied(stage, "second")
 
 
 @scene("survey: a queue at work")

@@ -426,6 +426,22 @@ def test_a_wait_that_is_cancelled_leaves_both(two):
     assert [queue.stats().unfinished for queue in two] == [0, 0]
 
 
+def test_a_loop_that_ends_before_the_second_is_sent_leaves_nobody_waiting(two):
+    async def work():
+        made = [await queue.tasks["work"].options().abind() for queue in two]
+        two[0].clock.round_trip_s = 5.0
+        handle = await atie(*made)
+        for queue in two:
+            await queue.aclose()
+        return handle
+
+    handle = asyncio.run(work())
+    assert handle._fate.result(5.0) is None
+    handle.leave()
+    assert two[0].stats().unfinished == 0
+    assert "offered" not in two[1].stats().counters
+
+
 def test_a_repeat_under_the_same_key_shares_both_jobs(two):
     first = tie(*calls(two, key="k"))
     sent(two[1])
@@ -457,7 +473,7 @@ def test_both_have_one_key(two):
     for options in ({"key": "k"}, {}), ({}, {"key": "k"}), ({"key": "k"}, {"key": "k"}):
         made = [q.tasks["work"].options(**o).bind() for q, o in zip(two, options, strict=True)]
         handle = tie(*made)
-        assert handle._first.key == "k"
+        assert handle.key == "k"
         assert handle._fate.result(5.0).key == "k"
         handle.leave()
     made = [q.tasks["work"].options(key=key).bind() for q, key in zip(two, "xy", strict=True)]
@@ -470,7 +486,7 @@ def test_on_a_loop_too_both_have_one_key(two):
         for options in ({"key": "k"}, {}), ({}, {"key": "k"}):
             bound = [q.tasks["work"].options(**o) for q, o in zip(two, options, strict=True)]
             handle = await atie(*[await call.abind() for call in bound])
-            assert handle._first.key == "k"
+            assert handle.key == "k"
             assert (await asyncio.wrap_future(handle._fate)).key == "k"
             await handle.aleave()
         for queue in two:

@@ -398,7 +398,7 @@ class QueueMachine(RuleBasedStateMachine):
                 owner.held.pop(job.ident, None)
                 self._renew([owner], twice=True)
 
-    @precondition(lambda self: self.sight.facts().tasks)
+    @precondition(lambda self: self.sight.facts().tasks and len(self.model.children) < 12)
     @rule(n=small, slots=st.integers(1, 3), what=small, off=st.sampled_from((-1, 0, 0, 0, 50)))
     def straggle(self, n: int, slots: int, what: int, off: int) -> None:
         """A run takes longer than most, and somebody is idle; or something happens to both."""

@@ -167,6 +167,7 @@ def submitting() -> None:
     assert_type(tied, TiedHandle[str])
     assert_type(tied.result(timeout=0.1), str)
     assert_type(tied.cancel(), bool)
+    assert_type(tied.key, str)
     assert_type(tied.state(), State)
     charge.options(deadline=Deadline.after(2)).enqueue("17", 999)
     charge.options(deadline=datetime.now(UTC)).enqueue("17", 999)

@@ -2,9 +2,11 @@
 
 local PARK_GRACE = 1000 -- ms beyond the end of its wait that a child may take to claim
 
--- Whether a parked worker wakes by then and looks at the stragglers: one is enough.
+-- Whether a parked worker wakes by then and looks at the stragglers: one is enough. One whose wait
+-- is over already looks now, or is dead.
 local function watched(at)
-  return #call('ZRANGEBYSCORE', P .. 'parked', NOW, str(at + PARK_GRACE), 'LIMIT', 0, 1) > 0
+  local from, to = str(NOW + PARK_GRACE), str(at + PARK_GRACE)
+  return #call('ZRANGEBYSCORE', P .. 'parked', from, to, 'LIMIT', 0, 1) > 0
 end
 
 -- When the next straggler is to be looked at; what is due was just looked at.
