@@ -11,7 +11,7 @@ import gc
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -52,7 +52,7 @@ given."""
 
 DEAF_BY_DESIGN = {
     *("FleetBudget.take throttled", "FleetBudget.succeeded taken"),
-    *("resilience.retry misplaced", "resilience.aretry misplaced"),
+    *("resilience.retry misplaced", "resilience.aretry misplaced", "resilience.ahedge misplaced"),
 }
 """There for a protocol's sake, or to refuse what does not belong there; documented as such."""
 SEAMS = {f"FleetBudget.of_queue {name}" for name in ("backend", "queue", "words")}
@@ -163,6 +163,10 @@ def _instead(name: str, parameter: inspect.Parameter, given: dict[str, Any]) -> 
         given[parameter.name] = _another(given[parameter.name])
 
 
+async def _nothing() -> None:
+    """What another coroutine does."""
+
+
 def _another(value: Any) -> Any:
     """Something else of the same kind."""
     match value:
@@ -191,6 +195,9 @@ def _another(value: Any) -> Any:
             return NO_OPTIONS
         case Exception():
             return Exception()
+        case Coroutine():
+            value.close()
+            return _nothing()
         case BudgetRule():
             return "finagle"
         case dict():

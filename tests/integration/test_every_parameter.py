@@ -80,7 +80,26 @@ def retried(word, form):
     }
 
 
+HEDGE = "unit/test_hedge.py"
+
 NOTICED_BY = {
+    **{
+        f"resilience.ahedge {name}": f"{HEDGE}::{test}"
+        for name, test in {
+            "fn": "test_the_second_call_of_a_slow_one_wins",
+            "delay": "test_the_second_call_of_a_slow_one_wins",
+            "quantile": "test_five_calls_above_the_quantile_are_needed[0.5-10]",
+            "share": "test_the_share_is_what_calls_have_earned[0.2-2]",
+            "within": "test_the_time_holds_for_both_calls_together",
+            "needs": "test_no_second_call_that_cannot_fit[settings1-1]",
+            "budget": "test_a_budget_that_is_spent",
+            "writes": "test_a_call_that_changes_state_needs_a_key",
+            "key": "test_it_is_repeated_under_a_key_only[order-17-2]",
+            "pass_on": "test_what_is_passed_on_is_no_more_than_what_is_left",
+            "name": "test_five_calls_above_the_quantile_are_needed[0.9-50]",
+        }.items()
+    },
+    "testing.run_in_virtual_time main": "unit/test_virtual_time.py::test_a_day_takes_no_time",
     **retried("retry", "decorated"),
     **retried("aretry", "adecorated"),
     "resilience.Allowance left": SPENT,

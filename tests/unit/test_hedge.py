@@ -476,6 +476,13 @@ def test_in_no_ten_seconds_are_there_more_than_the_share(rate, share):
         assert hedges <= share * made
 
 
+@pytest.mark.parametrize(("share", "calls"), [(0.05, 1), (0.2, 2)])
+def test_the_share_is_what_calls_have_earned(share, calls):
+    script = Script((0.3, "one"), (0.01, "two"))
+    run(script, share=share, warm=10)
+    assert script.calls == calls
+
+
 def test_a_budget_that_is_spent():
     withheld("budget", budget=BudgetRule(0, 0))
 
