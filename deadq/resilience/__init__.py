@@ -6,6 +6,7 @@ from .breaker import Breaker, Permit
 from .budget import Budget, RetryBudget
 from .chain import ChainFault, ChainFaultKind, ChainVerdict, TierFigures
 from .circuit import BreakerState
+from .hedge import ahedge
 from .retry import aretry, retry
 from .retry_after import hint_of, parse
 from .rules import PRESETS, BudgetRule, QuotaRule, Rule
@@ -30,6 +31,7 @@ __all__ = [
     "RetryBudget",
     "Rule",
     "TierFigures",
+    "ahedge",
     "aretry",
     "hint_of",
     "is_transient",

@@ -136,11 +136,12 @@ class Window:
     def succeeded(self, taken: float) -> None:
         """What was spent stays spent."""
 
-    def available(self) -> float:
+    def available(self, part: float = 1.0) -> float:
+        """What is left; of that ``part`` of what is earned, if somebody is to have no more."""
         with self._lock:
-            return max(0.0, self._left())
+            return max(0.0, self._left(part))
 
-    def _left(self) -> float:
+    def _left(self, part: float = 1.0) -> float:
         slot = int(clock.monotonic() / self._slot_s)
         if slot != self._slot:
             self._turn(slot)
@@ -149,7 +150,7 @@ class Window:
         oldest = self._slots.get(slot - _SLOTS)
         earned = self._firsts - (oldest[0] if oldest else 0)
         rule = self._rule
-        return rule.ratio * earned + rule.floor * rule.window - self._spent
+        return part * (rule.ratio * earned + rule.floor * rule.window) - self._spent
 
     def _spend(self, after: float) -> None:
         """In the slot in which the retry will be made: it weighs there."""

@@ -69,22 +69,13 @@ def policy(
     Raises:
         ValueError, TypeError: a setting is odd.
     """
-    if name is not None and (not isinstance(name, str) or not name):
-        raise TypeError(f"retry name must be a str that is not empty, not {shown(name)}")
+    check_repeats("retry", name, writes, key)
     if backoff is not None and not isinstance(backoff, Backoff):
         raise TypeError(f"backoff must be a Backoff, such as Backoff('full'), not {shown(backoff)}")
     if deadline is not None and not isinstance(deadline, Deadline):
         raise TypeError(f"deadline must be a Deadline, not {shown(deadline)}; within takes seconds")
-    for flag, value in (("writes", writes), ("reraise", reraise)):
-        if not isinstance(value, bool):
-            raise TypeError(f"{flag} must be True or False, not {shown(value)}")
-    if key is not None and not callable(key) and (not isinstance(key, str) or not key):
-        raise TypeError(f"key must be a str, or a function of the arguments, not {shown(key)}")
-    if writes and key is None:
-        raise ValueError(
-            "a call that changes state is repeated only under an idempotency key: give key=..., "
-            "which the other side uses to recognise a repeat"
-        )
+    if not isinstance(reraise, bool):
+        raise TypeError(f"reraise must be True or False, not {shown(reraise)}")
     return Policy(
         name=name or "",
         tries=whole(tries, "tries", 1, MAX_RETRIES + 1),
@@ -100,6 +91,52 @@ def policy(
         pass_on=whole(pass_on, "pass_on", 0, MAX_RETRIES),
         reraise=reraise,
     )
+
+
+def check_repeats(what: str, name: object, writes: object, key: object) -> None:
+    """Raise unless calls may be repeated under these settings.
+
+    Raises:
+        ValueError, TypeError: one is odd, or a call that changes state has no key.
+    """
+    if name is not None and (not isinstance(name, str) or not name):
+        raise TypeError(f"{what} name must be a str that is not empty, not {shown(name)}")
+    if not isinstance(writes, bool):
+        raise TypeError(f"writes must be True or False, not {shown(writes)}")
+    if key is not None and not callable(key) and (not isinstance(key, str) or not key):
+        raise TypeError(f"key must be a str, or a function of the arguments, not {shown(key)}")
+    if writes and key is None:
+        raise ValueError(
+            "a call that changes state is repeated only under an idempotency key: give key=..., "
+            "which the other side uses to recognise a repeat"
+        )
+
+
+def check_key_of_calls(key: Key | None, fn: Callable[..., Any]) -> None:
+    """Raise unless each call of ``fn`` would have a key of its own.
+
+    Raises:
+        TypeError: the key is the same for all.
+    """
+    if isinstance(key, str):
+        raise TypeError(
+            f"one key for all calls of {fn.__qualname__} would make them one call: "
+            "give key=lambda ...: ..., a function of the arguments"
+        )
+
+
+def key_of(key: Key | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+    """The key of one call; None: it has none.
+
+    Raises:
+        TypeError: the key's function gave something else.
+    """
+    if not callable(key):
+        return key
+    found = key(*args, **kwargs)
+    if found is not None and (not isinstance(found, str) or not found):
+        raise TypeError(f"the key of a call must be a str that is not empty, not {shown(found)}")
+    return found
 
 
 def _wanted(on: On) -> Callable[[Exception], bool]:

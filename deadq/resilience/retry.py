@@ -28,7 +28,7 @@ from ..errors import shown
 from .backoff import Backoff
 from .budget import RetryBudget
 from .course import Course
-from .policy import Key, On, Policy, policy
+from .policy import Key, On, Policy, check_key_of_calls, key_of, policy
 from .rules import Rule
 
 P = ParamSpec("P")
@@ -184,11 +184,7 @@ class Retrying:
 
     def _of(self, fn: Callable[..., Any]) -> Policy:
         """The policy under the function's own name."""
-        if isinstance(self._policy.key, str):
-            raise TypeError(
-                f"one key for all calls of {fn.__qualname__} would make them one call: "
-                "give key=lambda ...: ..., a function of the arguments"
-            )
+        check_key_of_calls(self._policy.key, fn)
         return replace(self._policy, name=self._policy.name or fn.__qualname__)
 
     def _course(self) -> Course:
@@ -216,7 +212,7 @@ class retry(Retrying):  # noqa: N801  a decorator, as users write it
 
         @functools.wraps(fn)
         def tried(*args: P.args, **kwargs: P.kwargs) -> R:
-            course = Course(limits, _key_of(limits, args, kwargs))
+            course = Course(limits, key_of(limits.key, args, kwargs))
             while True:
                 attempt = SyncAttempt(course)
                 with attempt:
@@ -257,7 +253,7 @@ class aretry(Retrying):  # noqa: N801  a decorator, as users write it
 
         @functools.wraps(fn)
         async def tried(*args: P.args, **kwargs: P.kwargs) -> R:
-            course = Course(limits, _key_of(limits, args, kwargs))
+            course = Course(limits, key_of(limits.key, args, kwargs))
             while True:
                 attempt = AsyncAttempt(course)
                 async with attempt:
@@ -274,16 +270,6 @@ class aretry(Retrying):  # noqa: N801  a decorator, as users write it
             _check_entered(attempt, "async with attempt:")
             if not course.over:
                 await asyncio.sleep(attempt.delay)
-
-
-def _key_of(limits: Policy, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
-    key = limits.key
-    if not callable(key):
-        return key
-    found = key(*args, **kwargs)
-    if found is not None and (not isinstance(found, str) or not found):
-        raise TypeError(f"the key of a call must be a str that is not empty, not {shown(found)}")
-    return found
 
 
 def _check_entered(attempt: Attempt, words: str) -> None:

@@ -16,6 +16,8 @@ the length of a block; both need ``pip install 'deadq[testing]'``. :func:`clock`
 stands still until the test moves it. :func:`run_until_idle` runs what is ready at that instant.
 Waiting for a result does that by itself, so that ``task.call(...)``, and a web app that uses it,
 work in a test as they are. :func:`slow_proxy` puts a bad network in front of a real server.
+:func:`run_in_virtual_time` runs asynchronous code that waits, such as retries and hedges, without
+waiting.
 
 :func:`assert_chain` fails a test where the timeouts and tries of a chain of calls do not fit.
 
@@ -27,6 +29,7 @@ from .driver import arun_until_idle, run_until_idle
 from .fake import faked, queue
 from .moving_clock import Clock, clock
 from .proxy import SlowProxy, slow_proxy
+from .virtual_time import run_in_virtual_time
 
 __all__ = [
     "Clock",
@@ -36,6 +39,7 @@ __all__ = [
     "clock",
     "faked",
     "queue",
+    "run_in_virtual_time",
     "run_until_idle",
     "slow_proxy",
 ]

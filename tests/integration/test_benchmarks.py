@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import jitter, shed, spell, storm, throughput
+from benchmarks import hedge, jitter, shed, spell, storm, throughput
 from benchmarks.__main__ import benchmarks
 from benchmarks.contention.cells import Task, simulate, simulate_all
 from benchmarks.contention.reference import CLIENTS, KINDS
@@ -482,23 +482,22 @@ def test_the_list_names_every_benchmark_and_what_it_is():
     done = run("benchmarks")
     assert done.returncode == 0, done.stderr
     found = dict(benchmarks())
-    assert {
-        f"benchmarks.{name}" for name in ("jitter", "shed", "spell", "storm", "throughput")
-    } <= set(found)
+    names = ("hedge", "jitter", "shed", "spell", "storm", "throughput")
+    assert {f"benchmarks.{name}" for name in names} <= set(found)
     for name, line in found.items():
         assert name in done.stdout
         assert line
         assert line in done.stdout
 
 
-@pytest.mark.parametrize("name", ["jitter", "shed", "spell", "storm", "throughput"])
+@pytest.mark.parametrize("name", ["hedge", "jitter", "shed", "spell", "storm", "throughput"])
 def test_each_explains_itself(name):
     done = run(f"benchmarks.{name}", "--help")
     assert done.returncode == 0, done.stderr
     assert "--json" in done.stdout
     assert "--quick" in done.stdout
     assert "--picture" in done.stdout
-    assert ("--server" in done.stdout) == (name != "jitter")
+    assert ("--server" in done.stdout) == (name not in {"hedge", "jitter"})
 
 
 SERVER = {"redis-py", "hiredis", "server", "protocol"}
@@ -530,6 +529,17 @@ def test_processes_share_the_cells_and_change_none():
     tasks = [Task(kind, clients, 3, 1) for clients in (2, 5) for kind in KINDS]
     cells = simulate_all(tasks)
     assert sorted(cells, key=str) == sorted(map(simulate, tasks), key=str)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_hedging_gives_the_published_effect(short_folder):
+    figures = figures_of("hedge", short_folder, server=False)
+    assert set(hedge.BARS) <= set(figures)
+    # seeded, and no clock is involved: the same on every machine
+    for name, bar in hedge.BARS.items():
+        if not name.startswith("http_"):
+            assert bar.met(figures[name]), name
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 import deadq
+from deadq.resilience import race
 from tests.commands import deadq_command
 from tests.readme import README, blocks, code, section
 from tests.servers import Server
@@ -85,6 +86,20 @@ def test_the_example_of_a_retry_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [url for url, *_ in seen] == ["http://quotes.internal/tea"] * 2
     assert all(0 < timeout <= 0.5 for _, timeout, _ in seen)
     assert seen[0][2] == {"x-retry-budget": "0"}
+
+
+def test_the_example_of_hedging_holds() -> None:
+    example = next(block for block in blocks("python") if "@ahedge(" in block)
+    exec(compile(example, "README.md", "exec"), {})  # its own assert is the test
+    assert "    assert await quote(" in example
+
+
+def test_every_reason_for_no_second_call_is_in_the_readme() -> None:
+    reasons = re.findall(r"^    (\w+) {2,}", race.__doc__ or "", flags=re.MULTILINE)
+    assert len(reasons) == 8
+    assert sorted(re.findall(r"^\| `(\w+)` \|", section("Hedging"), flags=re.MULTILINE)) == sorted(
+        reasons
+    )
 
 
 def test_the_example_of_the_breaker_holds() -> None:
@@ -221,12 +236,12 @@ def test_the_commands_of_an_operator_do_what_they_say(shop: Path) -> None:
 
 
 def test_every_python_block_is_run_by_a_test() -> None:
-    """Seven of them above, and exports.py; the files of the quick start in test_quick_start."""
+    """Eight of them above, and exports.py; the files of the quick start in test_quick_start."""
     named = [block.partition("\n")[0] for block in blocks("python") if block.startswith("# ")]
     files = ["shop.py", "answers.py", "app.py", "flask_app.py", "views.py"]
     files += ["cancel.py", "exports.py"]
     assert named == [f"# {name}" for name in files]
-    assert len(blocks("python")) == len(files) + 7
+    assert len(blocks("python")) == len(files) + 8
 
 
 def test_every_link_within_the_project_leads_somewhere() -> None:
