@@ -529,6 +529,8 @@ class QueueMachine(RuleBasedStateMachine):
         actor = self._actor(n)
         assert actor is not None
         self._pop(actor)
+        if actor.token and actor.name not in dict(self.model.alive()):
+            self.wakes_lost = True  # a real one registers anew, and claims
         step = actor.unanswered
         if step is None:
             free = max(0, actor.slots - len(actor.held))

@@ -258,8 +258,10 @@ class Model:
             self.give_back(job)
 
     def sweep_lapsed(self) -> None:
-        for name in [name for name, c in self.children.items() if c.lease_end <= self.now]:
-            self.retire(name, "lapsed")
+        lapsed = [(c.lease_end, name) for name, c in self.children.items()]
+        for end, name in sorted(lapsed):  # of two that run one job, the order tells which is left
+            if end <= self.now:
+                self.retire(name, "lapsed")
 
     def retire(self, child: str, how: str) -> None:
         for job, _ in self.runs(child):
