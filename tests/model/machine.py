@@ -261,7 +261,11 @@ class QueueMachine(RuleBasedStateMachine):
             first = min(actor.until_ms for actor in sleepers if actor.until_ms is not None)
             if job.state == "later":
                 assert first <= max(job.ready_at, self.world.now), f"all sleep past {job.ident}"
-            unheard = any(actor.unanswered for actor in self.actors.values())
+            # whose wait is over claims at once; these do so when it is their turn
+            unheard = any(
+                actor.unanswered or (actor.until_ms or self.world.now + 1) <= self.world.now
+                for actor in self.actors.values()
+            )
             if job.look_at is not None and not unheard and any(a.name != job.owner for a in able):
                 assert first <= max(job.look_at, self.world.now), f"nobody waits for {job.ident}"
 
