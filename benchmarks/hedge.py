@@ -1,6 +1,6 @@
 """Hedging: what a second call takes off the slow end, what it costs, and when it stays away.
 
-deadq's own ``ahedge`` in virtual time, seeded, without a server: requests that fan out to 100
+deadq's own ``ahedge`` in virtual time, seeded: requests that fan out to 100
 servers, of which 2 % of the replies take over 10 ms and 0.1 % stall for 1 s. The setting follows
 the experiment in Jeffrey Dean and Luiz André Barroso, "The Tail at Scale" (CACM 2013): reading
 1,000 keys of a BigTable over 100 servers, a second call after 10 ms brought the p99.9 from 1,800
@@ -14,6 +14,9 @@ p999_ms_*             the p99.9 itself (ms): unhedged, fixed, p95
 http_p99_cut          p99 without / with, over HTTP on real sockets: fan-out to 5 servers, 2 % of
                       the replies stall for 1 s, a second call after 100 ms
 http_extra_requests   requests that the servers saw / needed, less 1
+tied_p99_cut          jobs in two queues on a real server, two workers: p99 tied / untied, from 1
+tied_duplicates       runs started / jobs, less 1
+tied_left             jobs that are left in either queue in the end
 
 Of 10,000 requests each, which is a million calls (``--quick``: 1,500), and 500 over HTTP (200).
 Where every stall gets its second call, 1 request in 10,000 still stalls, as both calls did.
@@ -26,13 +29,16 @@ from typing import Any, Final
 
 from .harness.environment import Environment
 from .harness.report import Bar, Options, Report, options, say
+from .harness.server import PrivateServer
 from .hedging.chart import picture
 from .hedging.fleet import HEDGES, simulate_all
 from .hedging.over_http import over_http
 from .hedging.spells import FACTOR, MORE_FACTORS, SPELL_S, hedges_when_slow
+from .hedging.tied import tied
 
 REQUESTS, REQUESTS_QUICK = 10_000, 1_500
 OVER_HTTP, OVER_HTTP_QUICK = 500, 200
+TIED_S, TIED_S_QUICK = 60.0, 15.0
 SHOWN: Final = (0.5, 0.9, 0.99, 0.999, 0.9999)
 """Percentiles in the series."""
 
@@ -45,6 +51,9 @@ BARS: Final = {
     "hedges_when_slow_p95": Bar(most=0.01),
     "http_p99_cut": Bar(least=3.0),
     "http_extra_requests": Bar(most=0.05),
+    "tied_p99_cut": Bar(least=0.35),
+    "tied_duplicates": Bar(most=0.01),
+    "tied_left": Bar(most=0),
 }
 
 
@@ -74,8 +83,10 @@ def in_spells(given: Options) -> tuple[dict[str, float], dict[str, Any]]:
 
 def main() -> int:
     """Run it from the command line."""
-    given = options(__doc__, server=False)
-    environment = Environment(seed=given.seed)
+    given = options(__doc__)
+    with PrivateServer(given.server) as server:
+        environment = Environment(server, seed=given.seed)
+        ties, ties_ms = tied(server, TIED_S_QUICK if given.quick else TIED_S, given.seed)
     found = simulate_all(REQUESTS_QUICK if given.quick else REQUESTS, given.seed)
     plain = found["unhedged"]
     figures: dict[str, float] = {}
@@ -94,8 +105,11 @@ def main() -> int:
         "calls": {way: [seen.firsts, seen.seconds] for way, seen in found.items()},
         "hedges_when_slow": by_factor,
         "http": http_ms,
+        "tied": ties_ms,
     }
-    report = Report(environment, {**figures, **spells, **http}, series, lambda: picture(found))
+    report = Report(
+        environment, {**figures, **spells, **http, **ties}, series, lambda: picture(found)
+    )
     return report.emit(given, BARS)
 
 

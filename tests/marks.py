@@ -9,15 +9,15 @@ THOROUGH = (pytest.mark.slow, pytest.mark.thorough)
 
 on_newest = pytest.mark.parametrize(
     "server",
-    ["valkey9", pytest.param("redis62", marks=_slowly), pytest.param("redis7", marks=_slowly)],
+    ["valkey9", pytest.param("redis62", marks=_slowly), pytest.param("redis7", marks=THOROUGH)],
     indirect=True,
 )
-"""On one server; on the others among the slow tests."""
+"""On one server; on the oldest among the slow tests, on the one between them by the thorough."""
 
 on_newest_and_oldest = pytest.mark.parametrize(
-    "server", ["valkey9", "redis62", pytest.param("redis7", marks=_slowly)], indirect=True
+    "server", ["valkey9", "redis62", pytest.param("redis7", marks=THOROUGH)], indirect=True
 )
-"""On the two that differ most; on the third among the slow tests."""
+"""On the two that differ most; on the third among the thorough tests."""
 
 
 def scenes_on_servers(scenes, representative):

@@ -497,7 +497,7 @@ def test_each_explains_itself(name):
     assert "--json" in done.stdout
     assert "--quick" in done.stdout
     assert "--picture" in done.stdout
-    assert ("--server" in done.stdout) == (name not in {"hedge", "jitter"})
+    assert ("--server" in done.stdout) == (name != "jitter")
 
 
 SERVER = {"redis-py", "hiredis", "server", "protocol"}
@@ -532,14 +532,18 @@ def test_processes_share_the_cells_and_change_none():
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
+@pytest.mark.thorough
+@pytest.mark.timeout(480)
 def test_hedging_gives_the_published_effect(short_folder):
-    figures = figures_of("hedge", short_folder, server=False)
+    figures = figures_of("hedge", short_folder)
     assert set(hedge.BARS) <= set(figures)
     # seeded, and no clock is involved: the same on every machine
     for name, bar in hedge.BARS.items():
-        if not name.startswith("http_"):
+        if not name.startswith(("http_", "tied_")):
             assert bar.met(figures[name]), name
+    assert figures["tied_left"] == 0
+    assert figures["tied_duplicates"] <= 0.02
+    assert figures["tied_p99_cut"] > 0
 
 
 @pytest.mark.slow
@@ -562,7 +566,8 @@ def test_jitter_gives_the_published_table(short_folder):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
+@pytest.mark.thorough
+@pytest.mark.timeout(480)
 def test_storm_shows_what_a_budget_holds_back(short_folder):
     figures = figures_of("storm", short_folder)
     assert set(figures) == {
