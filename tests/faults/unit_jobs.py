@@ -200,7 +200,7 @@ def declare_async(queue, book):
 
     # Only on a loop.
 
-    @queue.task(within=20.0, retries=1, backoff=lambda _: 0.0)
+    @queue.task(within=20.0, retries=1, retry_on=())
     async def under_timeout(seconds):
         book.note("start")
         async with asyncio.timeout(0.1):
