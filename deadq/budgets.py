@@ -55,8 +55,8 @@ class FleetBudget:
 
     def _begin(self, backend: Backend, words: str) -> None:
         self._backend, self._words = backend, words
-        self._forks = -1
-        self._lending = _Lending(backend, words, self.rule)
+        self._forks = Forks.count
+        self._lending: _Lending | None = None
 
     def first(self) -> None:
         """A first attempt is being made."""
@@ -82,17 +82,18 @@ class FleetBudget:
 
     def close(self) -> None:
         """End the thread that borrows. The budget may be used again."""
-        self._lending.close()
-        self._forks = -1
+        if self._lending is not None:
+            self._lending.close()
+            self._lending = None
 
     def _of_this_process(self) -> _Lending:
-        if self._forks != Forks.count:  # at first, and in a forked child, where the thread is gone
+        lending = self._lending
+        if lending is None or self._forks != Forks.count:  # in a forked child the thread is gone
             self._forks = Forks.count
-            self._lending = _Lending(self._backend, self._words, self.rule)
-            weakref.finalize(self, self._lending.close)
-            gauge, lending = counts.budget_left().labels(self.name), self._lending
-            gauge.set_function(lending.borrower.available)
-        return self._lending
+            lending = self._lending = _Lending(self._backend, self._words, self.rule)
+            weakref.finalize(self, lending.close)
+            counts.budget_left().labels(self.name).set_function(lending.borrower.available)
+        return lending
 
     def __repr__(self) -> str:
         return f"<FleetBudget {self.name!r} of {self.rule}>"
