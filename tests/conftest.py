@@ -1,5 +1,6 @@
 """Fixtures that all tests share: real servers, a TLS endpoint, and fakes."""
 
+import multiprocessing.util
 import signal
 import tempfile
 from collections.abc import Callable, Iterator
@@ -128,7 +129,9 @@ def short_folder(
     monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Path]:
     """A folder short enough for sockets, which is also where temporary files go."""
-    tmp_path_factory.getbasetemp()  # made now, or the first to ask makes it in a folder that goes
+    # made now, or the first to ask makes them in a folder that goes
+    tmp_path_factory.getbasetemp()
+    multiprocessing.util.get_temp_dir()
     with tempfile.TemporaryDirectory(prefix="dq-") as name:
         base = Path(name).resolve()
         monkeypatch.setattr(tempfile, "tempdir", name)

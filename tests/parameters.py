@@ -7,16 +7,12 @@ may be set is deaf when it stays as it is.
 
 import contextlib
 import functools
-import gc
 import inspect
-import os
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 import deadq
 import deadq.resilience
@@ -26,7 +22,6 @@ from deadq.clock import ServerClock
 from deadq.options import NO_OPTIONS, Options
 from deadq.resilience import BudgetRule
 
-ROOT = Path(deadq.__path__[0]).parent
 MODULES = (deadq, deadq.testing, deadq.resilience)
 HANDED_OUT = {
     *(
@@ -80,20 +75,19 @@ def every_parameter() -> dict[str, tuple[Any, str, inspect.Parameter]]:
     return {name: place for name, place in found.items() if name not in DEAF_BY_DESIGN | SEAMS}
 
 
-def deafen(name: str) -> None:
-    """Make the parameter of this name one that does nothing, here and from now on."""
+def deafen(name: str | None) -> None:
+    """Make the parameter of this name one that does nothing, here and from now on; or, with None,
+    every function one that passes on what it is given, and does no more."""
+    if name is None:
+        for owner, attribute, _ in every_parameter().values():
+            _replace(owner, attribute, lambda _: None)
+        return
     owner, attribute, parameter = every_parameter()[name]
     settable = inspect.getattr_static(owner, attribute)
     if isinstance(settable, property):
         setattr(owner, attribute, settable.setter(lambda _self, _value: None))
     else:
         _replace(owner, attribute, functools.partial(_instead, name, parameter))
-
-
-def wrap_all() -> None:
-    """Make every function pass on what it is given: what :func:`deafen` does, and no more."""
-    for owner, attribute, _ in every_parameter().values():
-        _replace(owner, attribute, lambda _: None)
 
 
 def _functions(module: Any, exported: str, label: str) -> Iterator[tuple[Any, str, str]]:
@@ -209,22 +203,3 @@ def _another(value: Any) -> Any:
         case _ if callable(value):
             return lambda *_, **__: contextlib.nullcontext()
     raise AssertionError(f"{value!r}: {NOTHING_ELSE}")
-
-
-def run(name: str | None, tests: Iterable[str], folder: Path) -> None:
-    """In a process of its own, and to its end: run tests with a deaf parameter, or with none.
-
-    All that they say is written to ``folder``; the exit code is pytest's.
-    """
-    gc.freeze()  # what was imported before the fork need not be looked through
-    said = os.open(folder / "said", os.O_WRONLY | os.O_CREAT)
-    os.dup2(said, sys.stdout.fileno())
-    os.dup2(said, sys.stderr.fileno())
-    if name is None:
-        wrap_all()
-    else:
-        deafen(name)
-    os.chdir(ROOT / "tests")
-    limits = ("-n0", "-pno:cacheprovider", "--timeout=60", f"--basetemp={folder / 'inner'}")
-    # no assertions rewritten: that would be done anew each time
-    sys.exit(pytest.main(["-q", "--assert=plain", "--tb=native", *limits, *tests]))

@@ -18,6 +18,7 @@ from deadq import JobHandle
 from deadq.store import keys
 from tests.commands import COMMAND, environment
 from tests.depot import SERVED, Depot
+from tests.marks import THOROUGH
 from tests.servers import Server, wait_until
 from tests.workers import pending
 
@@ -27,6 +28,12 @@ LEASE_S = 1.5
 """Of the queues on which processes are killed."""
 
 every_runner = pytest.mark.parametrize("runner", RUNNERS)
+
+
+def mostly(runner: str) -> pytest.MarkDecorator:
+    """Where a test takes many seconds: under this runner; by the thorough tests under each."""
+    others = [pytest.param(name, marks=THOROUGH) for name in RUNNERS if name != runner]
+    return pytest.mark.parametrize("runner", [runner, *others])
 
 
 def passed(seconds: float, since: float) -> None:

@@ -3,9 +3,10 @@
 import pytest
 
 from tests.cases.c37 import CHILDREN
+from tests.marks import THOROUGH
 from tests.workers import Process, WorkerProcess
 
-ROUNDS = 50
+ROUNDS, FEWER = 50, 12
 AT_ONCE = 4
 """Connections that a parent needs at most: for two or three users of its own."""
 PARENTS = ["blocking", "asyncio"]
@@ -29,9 +30,11 @@ def check(url, book, parent, how, rounds, **more):
 
 
 def combinations(ways, daily):
-    """Parents and ways of having children; ``daily`` those that are tried each time."""
+    """Parents and ways of having children, and rounds; ``daily`` those that are tried each time."""
     return [
-        pytest.param(parent, how, marks=() if (parent, how) in daily else _slowly)
+        pytest.param(parent, how, ROUNDS)
+        if (parent, how) in daily
+        else pytest.param(parent, how, FEWER, marks=_slowly)
         for parent in PARENTS
         for how in ways
         # one that leaves by an exception takes its copy of the parent's running loop with it
@@ -43,9 +46,9 @@ FORKS = [how for how in CHILDREN if "spawn" not in how]
 DAILY = [("blocking", "fork"), ("asyncio", "fork, in a loop")]
 
 
-@pytest.mark.parametrize(("parent", "how"), combinations(FORKS, DAILY))
-def test_forked_children_leave_their_parent_alone(valkey, parent, how, tmp_path):
-    check(valkey.url, tmp_path / "book", parent, how, ROUNDS)
+@pytest.mark.parametrize(("parent", "how", "rounds"), combinations(FORKS, DAILY))
+def test_forked_children_leave_their_parent_alone(valkey, parent, how, rounds, tmp_path):
+    check(valkey.url, tmp_path / "book", parent, how, rounds)
 
 
 @pytest.mark.parametrize(
@@ -63,8 +66,8 @@ def test_spawned_children_leave_their_parent_alone(valkey, parent, rounds, tmp_p
     ("parent", "how", "rounds"),
     [
         ("asyncio", "fork, in a loop", 5),
-        pytest.param("asyncio", "fork, in a loop", ROUNDS, marks=_slowly),
-        pytest.param("blocking", "fork", ROUNDS, marks=_slowly),
+        pytest.param("asyncio", "fork, in a loop", ROUNDS, marks=THOROUGH),
+        pytest.param("blocking", "fork", FEWER, marks=_slowly),
     ],
 )
 def test_forked_children_leave_a_tls_line_alone(
@@ -80,4 +83,4 @@ def test_a_forked_child_that_runs_to_its_end_leaves_a_tls_line_alone(
 ):
     """Its interpreter frees what it has inherited; OpenSSL is in no call of another thread's."""
     url = f"{tls_server.tcp_url}?ssl_ca_certs={tls_files.ca}"
-    check(url, tmp_path / "book", "blocking", "fork, sys.exit", ROUNDS, beside=False)
+    check(url, tmp_path / "book", "blocking", "fork, sys.exit", FEWER, beside=False)

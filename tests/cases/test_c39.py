@@ -10,9 +10,10 @@ import time
 
 import pytest
 
+from tests.marks import THOROUGH
 from tests.servers import wait_until
 from tests.shifts import Shift, stand_still, under_both_runners
-from tests.supervised import Yard, every_runner, passed
+from tests.supervised import Yard, passed
 
 PAUSES_MS = (0, 1, 5, 20, 50)
 GRACE_S = 1.0
@@ -27,12 +28,18 @@ def stopped(yard, worker):
     assert "Traceback" not in worker.log
 
 
+STOPS = [
+    ("process", "parent", signal.SIGTERM),
+    ("async", "group", signal.SIGINT),
+    pytest.param("process", "group", signal.SIGTERM, marks=pytest.mark.slow),
+    pytest.param("async", "parent", signal.SIGTERM, marks=pytest.mark.slow),
+    pytest.param("process", "group", signal.SIGINT, marks=THOROUGH),
+    pytest.param("async", "group", signal.SIGTERM, marks=THOROUGH),
+]
+
+
 @pytest.mark.race
-@pytest.mark.parametrize(
-    ("to", "number"),
-    [("parent", signal.SIGTERM), ("group", signal.SIGTERM), ("group", signal.SIGINT)],
-)
-@every_runner
+@pytest.mark.parametrize(("runner", "to", "number"), STOPS)
 def test_a_stop_at_any_instant_after_the_spawn_ends_everything(
     runner, to, number, valkey_server, tmp_path
 ):

@@ -100,11 +100,11 @@ def test_results_and_units_that_need_memory_are_kept_all_the_same(trouble):
 
 @on_servers()
 def test_leases_are_renewed_while_the_memory_is_full(version, kind, tmp_path):
-    with Trouble(version, tmp_path, kind, config=LIMITED, lease=0.6) as trouble:
+    with Trouble(version, tmp_path, kind, config=LIMITED, lease=1.0) as trouble:
         trouble.ballast()
         shop, book = trouble.shop, trouble.book
         worker = trouble.worker(concurrency=2)
-        handle = shop.fenced.options(key="k", within=20.0).enqueue(1.8)
+        handle = shop.fenced.options(key="k", within=20.0).enqueue(3.0)
         wait_until(book.starts, "it to run")
         with trouble.memory_full():
             assert handle.result() == book.notes("start", "k")[0].fence

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import redis
 
+from tests.marks import THOROUGH
 from tests.servers import binaries, wait_until
 from tests.workers import Process, WorkerProcess
 
@@ -102,17 +103,19 @@ NEWEST, OLDEST = "valkey9", "redis62"
 
 def on_servers(*daily: str, kinds: Iterable[str] = WORKERS) -> pytest.MarkDecorator:
     """For tests that own their server: they ask for ``version`` and ``kind``, and hand them to
-    :class:`Trouble`. Each server is tried with the first kind of worker, the others on the newest;
-    what is not with the first kind and on a server named here is slow.
+    :class:`Trouble`. The first kind of worker is tried on each server, the last on the newest, and
+    any between them there too, by the thorough tests; these take the server between the newest and
+    the oldest as well. What is not with the first kind and on a server named here is slow.
     """
     first, *others = kinds
     pairs = [(version, first) for version in binaries()] + [(NEWEST, kind) for kind in others]
+
+    def marks(version: str, kind: str) -> tuple[pytest.MarkDecorator, ...]:
+        if kind == first and version in daily:
+            return ()
+        in_between = version not in (NEWEST, OLDEST) or kind in others[:-1]
+        return THOROUGH if in_between else (pytest.mark.slow,)
+
     return pytest.mark.parametrize(
-        ("version", "kind"),
-        [
-            pytest.param(
-                *pair, marks=() if pair[1] == first and pair[0] in daily else pytest.mark.slow
-            )
-            for pair in pairs
-        ],
+        ("version", "kind"), [pytest.param(*pair, marks=marks(*pair)) for pair in pairs]
     )

@@ -13,7 +13,7 @@ import pytest
 
 from deadq import DeadqError, JobGone
 from tests.marks import THOROUGH
-from tests.supervised import Yard, every_runner
+from tests.supervised import Yard, mostly
 
 LEASE_S = 1.0
 WORKERS = 3
@@ -132,7 +132,7 @@ async def submit_and_wait(yard, jobs, seconds):
 @pytest.mark.parametrize(
     ("jobs", "seconds"), [(500, 10), pytest.param(10_000, 120, marks=THOROUGH)]
 )
-@every_runner
+@mostly("process")
 def test_what_is_killed_and_stopped_at_random_loses_nothing(
     runner, jobs, seconds, valkey_server, tmp_path
 ):

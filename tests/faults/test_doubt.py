@@ -10,14 +10,14 @@ from deadq import JobFailed, State
 from tests.faults.halting import IN_UNIT, SLOTS, at_work, begins, halt, rounds
 from tests.marks import THOROUGH
 from tests.servers import wait_until
-from tests.supervised import every_runner, passed
+from tests.supervised import mostly, passed
 
 _NAP_S = 0.004
 """Between each two points of a job."""
 
 
 @rounds(2)
-@every_runner
+@mostly("process")
 def test_a_unit_that_may_have_taken_effect_is_not_repeated_where_that_is_forbidden(yard, rounds):
     worker = at_work(yard)
     for number in range(rounds):
@@ -34,7 +34,7 @@ def test_a_unit_that_may_have_taken_effect_is_not_repeated_where_that_is_forbidd
 
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("kills", [10, pytest.param(500, marks=THOROUGH)])
-@every_runner
+@mostly("async")
 def test_no_effect_comes_twice_where_that_is_forbidden_whenever_the_child_is_killed(yard, kills):
     chance = random.Random(7)
     worker = at_work(yard)

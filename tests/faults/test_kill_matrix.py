@@ -23,7 +23,7 @@ from tests.faults.halting import (
     rounds,
 )
 from tests.servers import wait_until
-from tests.supervised import LEASE_S, every_runner, passed
+from tests.supervised import LEASE_S, mostly, passed
 
 AT_ONCE_S = 0.2
 """From the death of a child to the next start of its job."""
@@ -51,7 +51,7 @@ def kill_child(yard, point, name):
 
 
 @rounds(2)
-@every_runner
+@mostly("process")
 def test_a_killed_childs_job_starts_again_at_once(yard, rounds):
     worker = at_work(yard)
     waits = []
@@ -70,7 +70,7 @@ def test_a_killed_childs_job_starts_again_at_once(yard, rounds):
 
 
 @rounds(1)
-@every_runner
+@mostly("async")
 def test_a_killed_supervisors_children_end_their_units_and_leave(yard, rounds):
     worker = at_work(yard)
     for number in range(rounds):
@@ -103,7 +103,7 @@ def test_a_killed_supervisors_children_end_their_units_and_leave(yard, rounds):
 
 
 @rounds(2)
-@every_runner
+@mostly("process")
 def test_a_stopped_childs_jobs_stay_its_own(yard, rounds):
     """Its supervisor renews for it, whatever it does."""
     worker = at_work(yard)
@@ -150,7 +150,7 @@ def nothing_twice(yard, jobs, stale):
 
 
 @rounds(1)
-@every_runner
+@mostly("async")
 def test_the_jobs_of_a_worker_that_was_stopped_go_to_another_and_its_finishes_are_refused(
     yard, rounds
 ):
@@ -171,7 +171,7 @@ def test_the_jobs_of_a_worker_that_was_stopped_go_to_another_and_its_finishes_ar
 
 
 @rounds(1)
-@every_runner
+@mostly("process")
 def test_children_whose_supervisor_is_stopped_let_go_before_their_lease_lapses(yard, rounds):
     worker = at_work(yard)
     for number in range(rounds):
@@ -189,7 +189,7 @@ def test_children_whose_supervisor_is_stopped_let_go_before_their_lease_lapses(y
     yard.calm()
 
 
-@every_runner
+@mostly("async")
 def test_a_stopped_supervisor_ruins_no_job(yard):
     """Its child does not take the job again and again, to lose it each time."""
     worker = yard.worker()

@@ -8,7 +8,7 @@ import pytest
 
 from deadq import DeadlineExceeded, JobFailed, Queue, State
 from tests.servers import wait_until
-from tests.supervised import every_runner
+from tests.supervised import every_runner, mostly
 
 
 def at_work(yard, *options, slots=1):
@@ -31,7 +31,7 @@ def attempts(yard, job):
 # Worn out.
 
 
-@every_runner
+@mostly("process")
 def test_a_child_runs_as_many_jobs_as_it_may_and_is_replaced(yard):
     worker = at_work(yard, "--max-jobs", "5")
     pids = [job.result() for job in [yard.tasks.whoami.enqueue() for _ in range(17)]]
@@ -42,7 +42,7 @@ def test_a_child_runs_as_many_jobs_as_it_may_and_is_replaced(yard):
     yard.calm()
 
 
-@every_runner
+@mostly("async")
 def test_the_jobs_of_a_child_that_is_replaced_end_in_peace(yard):
     """It does not claim any more, while its successor already does."""
     worker = at_work(yard, "--max-jobs", "3", slots=3)
@@ -53,7 +53,7 @@ def test_the_jobs_of_a_child_that_is_replaced_end_in_peace(yard):
     assert "child_ended" not in worker.log
 
 
-@every_runner
+@mostly("process")
 def test_a_child_that_has_grown_too_large_is_replaced(yard):
     worker = at_work(yard, "--max-memory", "130MB")
     (child,) = worker.children()
@@ -84,7 +84,7 @@ def test_a_child_that_is_killed_while_idle_is_replaced_and_nobody_is_a_suspect(y
     assert yard.counted("reclaimed") == 0
 
 
-@every_runner
+@mostly("async")
 def test_a_job_that_kills_its_child_three_times_is_given_up_and_its_neighbours_are_not(yard):
     worker = at_work(yard, slots=4)
     neighbours = [started(yard, "nap", 0.4, n, key=f"nap-{n}") for n in range(3)]
@@ -107,7 +107,7 @@ def test_a_job_that_kills_its_child_three_times_is_given_up_and_its_neighbours_a
 
 
 @pytest.mark.parametrize("deaths", [1, 2])
-@every_runner
+@mostly("process")
 def test_a_job_that_kills_its_child_less_often_gets_its_result(yard, deaths):
     at_work(yard, slots=2)
     assert yard.tasks.lethal.call(deaths) == "survived"
@@ -148,7 +148,7 @@ def test_the_suspects_run_one_after_the_other_while_other_jobs_go_on(yard):
 # By force.
 
 
-@every_runner
+@mostly("async")
 def test_a_handler_that_never_leaves_costs_its_child_and_nobody_else_anything(yard):
     worker = at_work(yard, slots=3)
     tally = yard.tasks.tally.options(key="tally").enqueue(1.5)
@@ -170,7 +170,7 @@ def test_a_handler_that_never_leaves_costs_its_child_and_nobody_else_anything(ya
     yard.calm()
 
 
-@every_runner
+@mostly("process")
 def test_nobody_is_killed_in_a_unit_that_outlasts_the_jobs_deadline(yard):
     worker = at_work(yard)
     children = worker.children()
@@ -218,7 +218,7 @@ def two_queues(yard, valkey_server, tmp_path):
         queue.close()
 
 
-@every_runner
+@mostly("async")
 def test_several_queues_share_a_worker_by_weight(yard, two_queues):
     options = ["--runner", yard.runner, "--concurrency", "8", "-v"]
     worker = yard.command("app:first=3", "app:second=1", *options)

@@ -9,6 +9,7 @@ import redis
 from deadq import StoreUnavailable
 from tests.faults.kinds import NEWEST, on_servers
 from tests.faults.trouble import Load, Trouble, fences_grow, overlaps, passed
+from tests.marks import THOROUGH
 from tests.servers import wait_until
 
 NOBODY = ("127.0.0.1", 1)
@@ -161,7 +162,7 @@ def cut_subscribers(client):
         # again and again, so before every operation
         pytest.param(forget_scripts, 0.0, marks=pytest.mark.slow),
         (cut_all, 0.05),
-        pytest.param(cut_all, 0.01, marks=pytest.mark.slow),
+        pytest.param(cut_all, 0.01, marks=THOROUGH),
         pytest.param(cut_subscribers, 0.02, marks=pytest.mark.slow),
     ],
 )

@@ -15,7 +15,7 @@ from deadq import DeadlineExceeded, Queue, State, Worker, current_job
 from tests.cases.support import pause
 from tests.servers import Server, binaries, wait_until
 from tests.shifts import Shift
-from tests.supervised import LEASE_S, Yard, every_runner, passed
+from tests.supervised import LEASE_S, Yard, every_runner, mostly, passed
 
 GRACE_S = 1.0
 SLACK_S = 2.0
@@ -67,7 +67,7 @@ def finished(yard, **results):
     assert ended(yard, heir, GRACE_S + SLACK_S) == 0
 
 
-@every_runner
+@mostly("process")
 def test_sigterm_lets_handlers_run_to_their_deadline_or_the_grace_and_gives_the_rest_back(yard):
     worker = at_work(yard)
     short = started(yard, "nap", 0.4, "short", key="short")
@@ -96,7 +96,7 @@ def test_a_worker_with_nothing_left_to_do_does_not_wait_for_the_grace(yard):
     assert ended(yard, worker, SLACK_S) == 0
 
 
-@every_runner
+@mostly("async")
 def test_a_second_sigterm_hastens_but_never_inside_a_unit(yard):
     worker = at_work(yard, grace=30.0)
     tally = yard.tasks.tally.options(key="tally").enqueue(1.2)
@@ -116,7 +116,7 @@ def test_a_second_sigterm_hastens_but_never_inside_a_unit(yard):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@every_runner
+@mostly("process")
 def test_a_signal_to_the_whole_group_is_one_signal(yard, number):
     """Children hear it from the system and from their supervisor: that does not hasten."""
     worker = at_work(yard)
@@ -132,7 +132,7 @@ def test_a_signal_to_the_whole_group_is_one_signal(yard, number):
 
 
 @pytest.mark.parametrize("how", ["hangup", "closed terminal", "ctrl-c"])
-@every_runner
+@mostly("async")
 def test_a_terminal_that_goes_away_stops_the_worker_gracefully(yard, how):
     outer, inner = os.openpty()
     with contextlib.ExitStack() as ends:
@@ -159,7 +159,7 @@ def test_a_terminal_that_goes_away_stops_the_worker_gracefully(yard, how):
 # The supervisor dies.
 
 
-@every_runner
+@mostly("process")
 def test_when_the_supervisor_dies_its_children_end_their_units_and_go(yard):
     worker = at_work(yard, grace=30.0)
     nap = started(yard, "nap", 2.0, "napped", key="nap")
@@ -208,7 +208,7 @@ def test_a_unit_that_holds_everything_up_ends_all_the_same(yard):
 
 
 @pytest.mark.parametrize("pause_ms", [0, 5, 20, 50, 100, 200])
-@every_runner
+@mostly("process")
 def test_no_child_outlives_a_supervisor_that_dies_while_it_starts(yard, pause_ms):
     worker = yard.worker(slots=3)
     wait_until(worker.children, "its first child")
@@ -222,7 +222,7 @@ def test_no_child_outlives_a_supervisor_that_dies_while_it_starts(yard, pause_ms
 
 @pytest.mark.parametrize("how", ["killed", "frozen"])
 @pytest.mark.parametrize("busy", [pytest.param(False, marks=pytest.mark.slow), True])
-@every_runner
+@mostly("async")
 def test_a_stop_while_the_server_is_away_ends_in_bounded_time(runner, how, busy, tmp_path):
     """The jobs are not lost: with the server back, their lease lapses and they run elsewhere."""
     with (

@@ -9,14 +9,14 @@ import pytest
 
 from deadq.testing.proxy import slow_proxy
 from tests.servers import wait_until
-from tests.supervised import Yard, every_runner, passed
+from tests.supervised import Yard, mostly, passed
 
 CALLS = 400
 
 
 @pytest.mark.race
 @pytest.mark.parametrize("slots", [1, 2])
-@every_runner
+@mostly("process")
 def test_no_wakeup_is_lost(runner, slots, valkey_server, tmp_path):
     """The next job comes while the child is just being parked, after the one before it."""
     chance = random.Random(slots)
@@ -33,7 +33,7 @@ def test_no_wakeup_is_lost(runner, slots, valkey_server, tmp_path):
         yard.calm()
 
 
-@every_runner
+@mostly("async")
 def test_a_child_that_was_killed_while_parked_takes_no_wakeup_with_it(
     runner, valkey_server, tmp_path
 ):
@@ -53,7 +53,7 @@ def test_a_child_that_was_killed_while_parked_takes_no_wakeup_with_it(
 
 
 @pytest.mark.parametrize("lost", ["that it is parked", "that work has come"])
-@every_runner
+@mostly("process")
 def test_on_a_line_that_is_half_dead_no_wakeup_is_lost_for_long(
     runner, lost, valkey_server, tmp_path
 ):

@@ -251,16 +251,15 @@ def test_what_is_not_among_the_dead_is_refused_and_the_error_says_what_it_is(ben
 @pytest.mark.parametrize("why", ["paused", "full", "expired"])
 def test_it_is_refused_like_any_submit(bench, why):
     dead = failed(bench)
-    within, error = 5.0, {"paused": Paused, "full": QueueFull, "expired": DeadlineExpired}[why]
+    deadline = datetime.now(UTC) + timedelta(seconds=-1.0 if why == "expired" else 5.0)
+    error = {"paused": Paused, "full": QueueFull, "expired": DeadlineExpired}[why]
     if why == "paused":
         bench.queue.pause()
     elif why == "full":
         for _ in range(8):
             bench.add.enqueue(1, 2)
-    else:
-        within = 0.000001
     with pytest.raises(error):
-        bench.queue.replay(dead, within=within)
+        bench.queue.replay(dead, deadline=deadline)
     assert bench.queue.dead() == [dead]
 
 

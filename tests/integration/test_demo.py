@@ -99,7 +99,7 @@ FENCES_OFF = {
     "bank": ("demo/bank.py", r"if fence < self\._highest\.get\(payment, 0\):", "if False:"),
     "queue": (
         "store/lua/lib/finishing.lua",
-        r"elseif r\.(fence ~= fence|owner ~= child) then",
+        r"elseif (r\.fence ~= fence and r\.fence2 ~= fence|not run_of\(r, child, fence\)) then",
         "elseif false then",
     ),
 }

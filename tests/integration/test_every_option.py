@@ -1,12 +1,12 @@
 """Every option of every command does something, and a test notices when it does not."""
 
-import os
-import subprocess
-import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 
-from tests.commands import ROOT, every_command
+from tests.commands import every_command
+from tests.inner import run_tests, set_environment
 
 CLI, OPERATING = "integration/test_cli.py", "integration/test_operating.py"
 SUPERVISOR, HEALTH = "integration/test_supervisor.py", "integration/test_health_command.py"
@@ -75,30 +75,24 @@ def test_every_option_has_a_test():
     assert options == set(NOTICED_BY)
 
 
-def run_deaf(option, folder, *tests):
+def run_deaf(option, *tests):
     """Run tests with a command that does not hear this option."""
-    limits = ("-n0", "-x", "-pno:cacheprovider", "--timeout=60", f"--basetemp={folder / 'inner'}")
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", *limits, "-m", "slow or not slow", *tests],
-        cwd=ROOT / "tests",
-        env={**os.environ, "DEADQ_TEST_COMMAND": "tests.deaf", "DEADQ_TEST_DEAF": option},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    with tempfile.TemporaryDirectory(prefix="dq-") as folder:
+        deaf = {"DEADQ_TEST_COMMAND": "tests.deaf", "DEADQ_TEST_DEAF": option}
+        return run_tests(tests, Path(folder), set_environment, deaf)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("option", NOTICED_BY)
-def test_an_option_that_does_nothing_is_noticed(option, tmp_path):
-    done = run_deaf(option, tmp_path, NOTICED_BY[option])
-    assert done.returncode == 1, done.stdout
-    assert "1 failed" in done.stdout
+def test_an_option_that_does_nothing_is_noticed(option):
+    code, said = run_deaf(option, "-x", NOTICED_BY[option])
+    assert (code, "1 failed" in said) == (1, True), said
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.timeout(600)
-def test_an_option_that_none_of_them_uses_is_not_noticed(tmp_path):
-    done = run_deaf("demo --json", tmp_path, *sorted(set(NOTICED_BY.values())))
-    assert done.returncode == 0, done.stdout
+def test_an_option_that_none_of_them_uses_is_not_noticed():
+    code, said = run_deaf("demo --json", *sorted(set(NOTICED_BY.values())))
+    assert code == 0, said

@@ -1,12 +1,12 @@
 """Every parameter of the Python API does something, and a test notices when it does not."""
 
-import multiprocessing
 import tempfile
 from pathlib import Path
 
 import pytest
 
 from tests import parameters
+from tests.inner import run_tests
 from tests.parameters import every_parameter
 
 PLAIN, REAL = "unit/test_parameters.py", "integration/test_parameters.py"
@@ -322,12 +322,6 @@ NOTICED_BY = {
     "test_decorrelated_draws_between_base_and_three_times_the_previous_delay",
 }
 
-IMPORTED = [
-    *("pytest", "_hypothesis_pytestplugin", "hypothesis.strategies", "pytest_timeout"),
-    *("xdist.plugin", "deadq.testing.pytest_plugin", "fakeredis", "lupa", "trustme"),
-]
-"""What every run needs, and takes the most time."""
-
 
 def test_every_parameter_has_a_test_and_the_test_is_there():
     assert set(every_parameter()) == set(NOTICED_BY)
@@ -336,15 +330,8 @@ def test_every_parameter_has_a_test_and_the_test_is_there():
 
 
 def run(name, *tests):
-    """Run tests in a process forked from one that has everything imported, but nothing changed."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(IMPORTED)
-    # short, as sockets are made in it
     with tempfile.TemporaryDirectory(prefix="dq-") as folder:
-        process = context.Process(target=parameters.run, args=(name, tests, Path(folder)))
-        process.start()
-        process.join()
-        return process.exitcode, (Path(folder) / "said").read_text()
+        return run_tests(tests, Path(folder), parameters.deafen, name)
 
 
 @pytest.mark.slow
@@ -356,6 +343,8 @@ def test_a_parameter_that_does_nothing_is_noticed(name):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
+@pytest.mark.timeout(600)
 def test_they_all_pass_with_parameters_that_act():
     tests = set(NOTICED_BY.values())
     code, said = run(None, *sorted(tests))

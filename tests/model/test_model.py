@@ -1,9 +1,10 @@
 """The scripts on a real server against the design in plain Python, over random sequences.
 
-pytest tests/model            some sequences
-pytest tests/model -m slow    more and longer ones
+pytest tests/model                some sequences, on the newest server
+pytest tests/model -m slow        and the same ones on the oldest
+pytest tests/model -m thorough    many more and longer ones on each
 
-Both are the same each time, so that a fault found is a fault of the change at hand. To go further
+They are the same each time, so that a fault found is a fault of the change at hand. To go further
 afield, raise ``max_examples`` and set ``derandomize=False`` below.
 """
 
@@ -28,6 +29,11 @@ QUICK = settings(
 THOROUGH = settings(QUICK, max_examples=400, stateful_step_count=60)
 
 
+on_newest = pytest.mark.parametrize(
+    "world", ["valkey9", pytest.param("redis62", marks=pytest.mark.slow)], indirect=True
+)
+
+
 @pytest.fixture(params=["valkey9", "redis62"])
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
     shared = "valkey_server" if request.param == "valkey9" else "redis62_server"
@@ -42,11 +48,13 @@ def run(on: World, profile: settings) -> None:
     run_state_machine_as_test(Machine, settings=profile)
 
 
+@on_newest
 def test_the_scripts_do_what_the_design_says(world):
     run(world, QUICK)
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.timeout(600)
 def test_the_scripts_do_what_the_design_says_over_many_more_sequences(world):
     run(world, THOROUGH)

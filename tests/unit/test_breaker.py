@@ -962,7 +962,7 @@ def test_it_goes_by_the_clock_that_tests_move():
         breaker = Breaker()
         for _ in range(61):
             assert call(breaker, fails=True)
-            moved.advance(1.0)
+            moved.advance(1.001)
         assert breaker.state is OPEN
         moved.advance(9.0)
         assert call(breaker, fails=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ... import deadline
+from ...config import MAX_RETRIES
 from ...job import BOUNDED, Claim
 from ...resilience import allowance
 from ...resilience.allowance import Allowance
@@ -22,4 +23,6 @@ def allowance_of(claim: Claim) -> Allowance | None:
     the handler passes some on. A job that is not retried anyway is the edge, and may."""
     if not claim.retries and BOUNDED not in claim.marks:
         return None
-    return Allowance(0, most=max(0, claim.retries - claim.fails), passed=True)
+    # a record may say more: a later release's, or one that nobody's producer wrote
+    most = min(MAX_RETRIES, max(0, claim.retries - claim.fails))
+    return Allowance(0, most=most, passed=True)
