@@ -74,6 +74,7 @@ def test_the_demo_shows_what_it_promises(stage):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_the_whole_demo_speaks_to_people(stage):
     began = time.monotonic()
     said = unhurried(stage)
@@ -107,6 +108,7 @@ FENCES_OFF = {
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("who", FENCES_OFF)
 def test_without_fences_a_worker_that_comes_back_does_harm_and_the_demo_says_so(
     who, stage, tmp_path

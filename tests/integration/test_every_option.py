@@ -83,6 +83,7 @@ def run_deaf(option, *tests):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("option", NOTICED_BY)
 def test_an_option_that_does_nothing_is_noticed(option):

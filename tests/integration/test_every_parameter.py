@@ -335,6 +335,7 @@ def run(name, *tests):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", NOTICED_BY)
 def test_a_parameter_that_does_nothing_is_noticed(name):
     code, said = run(name, NOTICED_BY[name])
