@@ -5,17 +5,15 @@ planted by hand, and looks at the key space.
 import asyncio
 import contextlib
 import importlib
-import itertools
 import logging
 import re
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Self
 
-import pytest
 import redis
 
 from deadq import Queue, Worker
@@ -123,28 +121,6 @@ def serve(
 
 
 # What of a large table runs each time.
-
-
-def sampled(*axes: Iterable[Any]) -> list[Any]:
-    """Every combination; those beyond a diagonal, on which each value stands once, are slow."""
-    lists = [list(axis) for axis in axes]
-    longest = max(map(len, lists))
-    diagonal = {tuple(i % len(axis) for axis in lists) for i in range(longest)}
-    rows = []
-    for places in itertools.product(*(range(len(axis)) for axis in lists)):
-        values = [axis[i] for axis, i in zip(lists, places, strict=True)]
-        marks = () if places in diagonal else (pytest.mark.slow,)
-        name = "-".join(re.sub(r"\s+", " ", brief(value)) for value in values)
-        rows.append(pytest.param(*values, marks=marks, id=name))
-    return rows
-
-
-def brief(value: Any) -> str:
-    """A test id."""
-    try:
-        return repr(value)[:30]
-    except ValueError:
-        return type(value).__name__  # an int of too many digits
 
 
 # Errors at the door.

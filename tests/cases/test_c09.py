@@ -12,7 +12,7 @@ import pytest
 
 from deadq import DeadlineExceeded, State
 from deadq.testing.proxy import slow_proxy
-from tests.cases.support import sampled
+from tests.marks import sampled
 from tests.servers import wait_until
 from tests.shifts import in_processes_slowly
 

@@ -17,7 +17,8 @@ from deadq import Cancelled, DeadlineExceeded, DeadqError, JobFailed, Queue, Sta
 from deadq.codec import encode, fingerprint
 from deadq.job import MAX_KEY_BYTES, job_id
 from deadq.store import keys
-from tests.cases.support import Planter, Scene, brief, counting, sampled, script_calls
+from tests.cases.support import Planter, Scene, counting, script_calls
+from tests.marks import brief, sampled
 from tests.servers import Server, binaries, wait_until
 
 HEALTHY_S = 3.0

@@ -17,7 +17,8 @@ from decimal import Decimal
 import pytest
 
 from deadq import JobFailed, KeyReused, Queue, State
-from tests.cases.support import nothing_stored, sampled, says
+from tests.cases.support import nothing_stored, says
+from tests.marks import sampled
 from tests.servers import wait_until
 from tests.workers import ROOT
 

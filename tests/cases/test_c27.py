@@ -17,7 +17,7 @@ from tests.workers import WorkerProcess
 ROUNDS = 100
 CUTS = 20
 PAUSE_S = 0.05
-BOUND_S = 1.0
+BOUND_S = 2.0
 
 
 @pytest.fixture

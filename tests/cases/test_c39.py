@@ -31,8 +31,8 @@ def stopped(yard, worker):
 STOPS = [
     ("process", "parent", signal.SIGTERM),
     ("async", "group", signal.SIGINT),
-    pytest.param("process", "group", signal.SIGTERM, marks=pytest.mark.slow),
-    pytest.param("async", "parent", signal.SIGTERM, marks=pytest.mark.slow),
+    pytest.param("process", "group", signal.SIGTERM, marks=THOROUGH),
+    pytest.param("async", "parent", signal.SIGTERM, marks=THOROUGH),
     pytest.param("process", "group", signal.SIGINT, marks=THOROUGH),
     pytest.param("async", "group", signal.SIGTERM, marks=THOROUGH),
 ]

@@ -13,7 +13,8 @@ import pytest
 
 from deadq import DeadqError, JobFailed, Retry, State
 from deadq.store import keys
-from tests.cases.support import pause, sampled
+from tests.cases.support import pause
+from tests.marks import sampled
 from tests.servers import wait_until
 
 

@@ -15,7 +15,7 @@ import time
 import pytest
 
 from deadq import DeadlineExceeded, DeadqError, Retry, State, current_job
-from tests.cases.support import sampled
+from tests.marks import sampled
 from tests.patience import slack_s
 from tests.servers import wait_until
 from tests.shifts import in_processes_slowly

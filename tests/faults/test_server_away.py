@@ -13,6 +13,7 @@ from deadq.runtime.loop import ending
 from deadq.runtime.process import exchange, hearing
 from tests.faults.kinds import NEWEST, on_servers
 from tests.faults.trouble import DURABLE, Trouble, fences_grow, overlaps, passed
+from tests.marks import THOROUGH
 from tests.servers import Server, binaries, wait_until
 from tests.shifts import Shift, aat_gate, at_gate, state_of, under_both_runners
 
@@ -133,7 +134,7 @@ def test_workers_outlast_a_standstill_of_three_leases(version, kind, tmp_path):
 
 
 @on_servers()
-@pytest.mark.parametrize("outage", ["restart", pytest.param("crash", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("outage", ["restart", pytest.param("crash", marks=THOROUGH)])
 def test_workers_outlast_a_restart_that_takes_three_leases(outage, version, kind, tmp_path):
     with Trouble(version, tmp_path, kind, aof=True, config=DURABLE, lease=LEASE_S) as trouble:
         through_three_leases(trouble, outage)

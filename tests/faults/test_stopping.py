@@ -186,7 +186,7 @@ def test_idle_children_of_a_dead_supervisor_leave_at_once(yard):
 
 
 @pytest.mark.slow
-@every_runner
+@mostly("async")
 def test_a_handler_that_hears_nothing_does_not_outlive_its_supervisor(yard):
     worker = at_work(yard)
     hold = yard.tasks.hold.options(key="hold").enqueue(120.0, False)
@@ -197,7 +197,7 @@ def test_a_handler_that_hears_nothing_does_not_outlive_its_supervisor(yard):
 
 
 @pytest.mark.slow
-@every_runner
+@mostly("process")
 def test_a_unit_that_holds_everything_up_ends_all_the_same(yard):
     worker = at_work(yard)
     hold = yard.tasks.hold.options(key="hold", within=60.0).enqueue(ALONE_S + 2.0, True)
@@ -260,7 +260,7 @@ def own_yard(runner, folder, **settings):
 
 
 @pytest.mark.parametrize("how", ["killed", pytest.param("frozen", marks=pytest.mark.slow)])
-@every_runner
+@mostly("async")
 def test_with_nothing_in_hand_a_worker_does_not_wait_for_a_server_that_is_away(
     runner, how, tmp_path
 ):
@@ -273,7 +273,7 @@ def test_with_nothing_in_hand_a_worker_does_not_wait_for_a_server_that_is_away(
 
 
 @pytest.mark.slow
-@every_runner
+@mostly("process")
 def test_without_supervisor_and_server_a_child_waits_for_its_record_a_few_seconds(runner, tmp_path):
     """The unit completes; that it did cannot be recorded."""
     with own_yard(runner, tmp_path, lease=30.0) as (server, yard):

@@ -286,19 +286,20 @@ def _delivered(worker, number):
     wait_until(lambda: not pending(worker.pid, number), "the first signal to be delivered")
 
 
+SLOW = pytest.mark.slow
 BY_ITSELF_S, NEVER_S = 0.1, 60.0
 STOPS = [  # after two signals nobody waits for the end of the grace
     ("async", _by_sigterm, BY_ITSELF_S),
     ("process", _by_two_ctrl_c, NEVER_S),
     *(
-        pytest.param(*stop, marks=pytest.mark.slow)
-        for stop in (
-            ("process", _by_sigterm, BY_ITSELF_S),
-            ("async", _by_two_ctrl_c, NEVER_S),
-            ("async", _by_two_sigterms, NEVER_S),
-            ("process", _by_two_sigterms, NEVER_S),
-            ("async", _to_everybody, BY_ITSELF_S),
-            ("process", _to_everybody, BY_ITSELF_S),
+        pytest.param(*stop, marks=marks)
+        for stop, marks in (
+            (("process", _by_sigterm, BY_ITSELF_S), THOROUGH),
+            (("async", _by_two_ctrl_c, NEVER_S), THOROUGH),
+            (("async", _by_two_sigterms, NEVER_S), SLOW),
+            (("process", _by_two_sigterms, NEVER_S), THOROUGH),
+            (("async", _to_everybody, BY_ITSELF_S), THOROUGH),
+            (("process", _to_everybody, BY_ITSELF_S), SLOW),
         )
     ),
 ]
@@ -330,14 +331,13 @@ def test_at_a_stop(valkey_server, tmp_path, runner, stop, grace):
 
 # Beyond its limit.
 
-SLOW = pytest.mark.slow
 IN_DOUBT = [  # those that can be left, one way or another: the handler is told
     pytest.param("async", "leaves", "gone", marks=SLOW),  # a thread never leaves
     pytest.param("async", "swallows", "gone", marks=SLOW),
-    pytest.param("async", "leaves, on a loop", "stays", marks=SLOW),
+    pytest.param("async", "leaves, on a loop", "stays", marks=THOROUGH),
     ("async", "swallows, on a loop", "gone"),
     pytest.param("process", "leaves", "stays", marks=SLOW),
-    pytest.param("process", "leaves, on a loop", "stays", marks=SLOW),
+    pytest.param("process", "leaves, on a loop", "stays", marks=THOROUGH),
     pytest.param("process", "swallows, on a loop", "stays", marks=SLOW),
 ]
 KILLED = [  # those that have to be killed

@@ -608,6 +608,7 @@ def test_shed_shows_goodput_under_overload(short_folder):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.timeout(240)
 def test_spell_shows_admission_closing_and_opening(short_folder):
     figures = figures_of("spell", short_folder)

@@ -14,6 +14,7 @@ import pytest
 
 from deadq import Deadline, JobFailed, Paused, Queue, Rejected, State
 from tests.commands import COMMAND, deadq_command, environment, started
+from tests.marks import THOROUGH, sampled
 from tests.servers import wait_until
 
 JOBS = """
@@ -469,7 +470,9 @@ ODD_KEYS = [
 ]
 
 
-@pytest.mark.parametrize("key", ODD_KEYS)
+@pytest.mark.parametrize(
+    "key", [*ODD_KEYS[:3], *(pytest.param(key, marks=THOROUGH) for key in ODD_KEYS[3:])]
+)
 def test_no_key_steers_the_terminal(key, staffed):
     staffed.fail(key)
     waits = staffed.slow.options(key=f"waits {key}", not_before=Deadline.after(20.0)).enqueue(0.0)
@@ -545,8 +548,9 @@ def test_a_wrong_request_is_one_line(args, code, says, desk):
 HOSTILE = ["{a}", "a b", "né", "a:b:c", "a\nb", "*", "x" * 200, "../..", "-", "\x1b[31m"]
 
 
-@pytest.mark.parametrize("name", HOSTILE)
-@pytest.mark.parametrize("command", ["stats", "jobs", "dead", "pause", "resume", "drain"])
+@pytest.mark.parametrize(
+    ("name", "command"), sampled(HOSTILE, ["stats", "jobs", "dead", "pause", "resume", "drain"])
+)
 def test_a_hostile_queue_name_does_no_harm(command, name, desk):
     done = desk.command(command, "--json", "--", name)
     assert done.returncode in (0, 2)

@@ -13,7 +13,7 @@ from deadq import Queue, State, StoreUnavailable, Worker
 from tests.own_clients import CLIENT, by_sentinel, described, queue_on, queue_with
 from tests.servers import binaries, wait_until
 from tests.standing_together import cluster, watched
-from tests.supervised import SupervisedWorker, every_runner
+from tests.supervised import SupervisedWorker, mostly
 from tests.workers import eventually
 
 NAME = "own"
@@ -189,7 +189,7 @@ def test_a_sentinel_on_a_loop(sentinel):
 
 
 @pytest.mark.slow
-@every_runner
+@mostly("async")
 @on_each
 def test_three_nodes_and_a_supervised_worker(three_nodes, runner):
     _, made = three_nodes
@@ -197,7 +197,7 @@ def test_three_nodes_and_a_supervised_worker(three_nodes, runner):
 
 
 @pytest.mark.slow
-@every_runner
+@mostly("process")
 @on_each
 def test_a_sentinel_and_a_supervised_worker(sentinel, runner):
     _, made = sentinel
@@ -223,7 +223,7 @@ def served_again(queue):
 
 
 @pytest.mark.slow
-@every_runner
+@mostly("async")
 @on_each
 def test_a_node_that_was_away(one_node, runner):
     nodes, made = one_node
@@ -241,7 +241,7 @@ def test_a_node_that_was_away(one_node, runner):
 
 
 @pytest.mark.slow
-@every_runner
+@mostly("process")
 def test_a_queue_that_moves_to_another_node(tmp_path, runner):
     with cluster(binaries()["valkey9"], 3) as nodes, site("cluster", nodes.ports, tmp_path) as made:
         queue, worker = made.queue(plain=runner == "process"), made.worker(runner)
@@ -254,7 +254,7 @@ def test_a_queue_that_moves_to_another_node(tmp_path, runner):
 
 
 @pytest.mark.slow
-@every_runner
+@mostly("async")
 @on_each
 def test_a_failover_by_the_sentinel(sentinel, runner):
     watch, made = sentinel

@@ -18,7 +18,7 @@ from tests.model.machine import QueueMachine
 from tests.scripts.world import World
 
 QUICK = settings(
-    max_examples=200,
+    max_examples=120,
     stateful_step_count=40,
     derandomize=True,
     database=None,
