@@ -8,7 +8,7 @@ from typing import Final
 _SLOTS: Final = 6
 """In each of so many parts of the time, a good share of the calls must have failed."""
 
-_ROUNDING_S: Final = 1e-6
+ROUNDING_S: Final = 1e-6
 """Instants are sums of seconds: a minute of 60 steps may come out a rounding shorter (s)."""
 
 
@@ -62,7 +62,7 @@ class SustainedFailure:
         self._run_calls += 1
         return (
             failed
-            and self.lasted(now) >= self._lasts - _ROUNDING_S
+            and self.lasted(now) >= self._lasts - ROUNDING_S
             and self._run_calls >= self._least
             and self._failures >= self._ratio * self._calls
         )
