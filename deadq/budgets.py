@@ -56,6 +56,7 @@ class FleetBudget:
     def _begin(self, backend: Backend, words: str) -> None:
         self._backend, self._words = backend, words
         self._forks = Forks.count
+        self._lock = threading.Lock()
         self._lending: _Lending | None = None
 
     def first(self) -> None:
@@ -82,18 +83,25 @@ class FleetBudget:
 
     def close(self) -> None:
         """End the thread that borrows. The budget may be used again."""
-        if self._lending is not None:
-            self._lending.close()
-            self._lending = None
+        lending, self._lending = self._lending, None
+        if lending is not None:
+            lending.close()
 
     def _of_this_process(self) -> _Lending:
-        lending = self._lending
-        if lending is None or self._forks != Forks.count:  # in a forked child the thread is gone
+        if self._forks != Forks.count:
+            # in a forked child the thread is gone, and the lock may have been copied while held
+            self._lock, self._lending = threading.Lock(), None
             self._forks = Forks.count
-            lending = self._lending = _Lending(self._backend, self._words, self.rule)
-            weakref.finalize(self, lending.close)
-            counts.budget_left().labels(self.name).set_function(lending.borrower.available)
-        return lending
+        return self._lending or self._begin_lending()
+
+    def _begin_lending(self) -> _Lending:
+        with self._lock:
+            lending = self._lending
+            if lending is None:
+                lending = self._lending = _Lending(self._backend, self._words, self.rule)
+                weakref.finalize(self, lending.close)
+                counts.budget_left().labels(self.name).set_function(lending.borrower.available)
+            return lending
 
     def __repr__(self) -> str:
         return f"<FleetBudget {self.name!r} of {self.rule}>"

@@ -97,7 +97,7 @@ class JobHandle(Generic[R]):
             StoreUnavailable: the server cannot be reached.
             ValueError: ``timeout`` is negative, NaN or infinite.
         """
-        until = self._until(timeout)
+        until = wait_ends(self._deadline, timeout)
         try:
             sight = self._producer.wait(self._id, until)
         except KeyboardInterrupt:
@@ -108,7 +108,7 @@ class JobHandle(Generic[R]):
 
     async def aresult(self, timeout: float | None = None) -> R:
         """The asyncio twin of :meth:`result`. Cancelling the wait gives up the hold."""
-        until = self._until(timeout)
+        until = wait_ends(self._deadline, timeout)
         try:
             sight = await self._producer.await_end(self._id, until)
         except asyncio.CancelledError:
@@ -146,12 +146,6 @@ class JobHandle(Generic[R]):
     def __repr__(self) -> str:
         return f"<JobHandle {self._id} key={shown(self._key)}>"
 
-    def _until(self, timeout: float | None) -> float:
-        if timeout is None:
-            return self._deadline.monotonic
-        until = clock.monotonic() + seconds(timeout, "timeout", positive=False)
-        return min(until, self._deadline.monotonic)
-
     def _read(self, sight: Sight, timeout: float | None) -> R:
         state = sight.state
         if state is State.DONE:
@@ -170,6 +164,18 @@ class JobHandle(Generic[R]):
         left = self._deadline.remaining()
         msg = f"the job is {state} after {timeout} s; its deadline is {left:.3f} s away"
         raise TimeoutError(msg)
+
+
+def wait_ends(deadline: Deadline, timeout: float | None) -> float:
+    """When a wait to the deadline is over that may be cut short (monotonic s).
+
+    Raises:
+        ValueError, TypeError: ``timeout`` is no number of seconds.
+    """
+    if timeout is None:
+        return deadline.monotonic
+    until = clock.monotonic() + seconds(timeout, "timeout", positive=False)
+    return min(until, deadline.monotonic)
 
 
 def failure(state: State, blob: bytes) -> JobFailed | None:

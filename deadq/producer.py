@@ -24,7 +24,7 @@ from .store import keys, scripts
 from .store.background import background, warn_on_a_loop
 from .store.connect import Backend
 from .store.lane import Lane
-from .store.listen import AsyncListener, Listener, set_within
+from .store.listen import AsyncListener, Beside, Listener, set_within
 from .store.wire import PAUSES, WINDOW, Forks
 
 GATHERED: Final = 200
@@ -97,12 +97,12 @@ class Producer:
         """Where the job is now."""
         return self.backend.sync().run(scripts.fetch([job]))[0]
 
-    def wait(self, job: str, until: float) -> Sight:
-        """Where the job is when it ends, or at ``until`` (monotonic seconds)."""
+    def wait(self, job: str, until: float, beside: Beside | None = None) -> Sight:
+        """Where the job is when it ends, when ``beside`` came, or at ``until`` (monotonic s)."""
         warn_on_a_loop()
         self.backend.reach(until)
-        listener = self._listen()
-        seen = listener.watch(job)
+        listener = self.listener()
+        seen = listener.watch(job, None if beside is None else beside.news)
         failures = 0
         try:
             while True:
@@ -110,6 +110,7 @@ class Producer:
                 pause = threading.TIMEOUT_MAX
                 try:
                     sight = self.look(job)
+                    over = sight.state.final or (beside is not None and beside.came())
                     failures = 0
                 except StoreUnavailable:
                     if clock.monotonic() >= until:
@@ -117,7 +118,7 @@ class Producer:
                     failures += 1  # an outage shorter than the wait is waited out
                     pause = PAUSES.delay(failures)
                 else:
-                    if sight.state.final or clock.monotonic() >= until:
+                    if over or clock.monotonic() >= until:
                         return sight
                 seen.wait(max(0.0, min(until - clock.monotonic(), pause)))
         finally:
@@ -140,7 +141,8 @@ class Producer:
             listener.close()
         self.backend.close()
 
-    def _listen(self) -> Listener:
+    def listener(self) -> Listener:
+        """What hears of ends for blocking callers."""
         if self._forks != Forks.count:
             self._start_afresh()
         backend = self.backend
@@ -284,7 +286,8 @@ class Producer:
 def _leave(leaves: Lane[tuple[str, str], str], submission: Submission, answer: Admission) -> None:
     """Give up the token of an accepted submit whose caller is gone."""
     if answer.verdict in (Verdict.ADMITTED, Verdict.DUPLICATE):
-        leaves.put((submission.id, submission.token)).add_done_callback(_seen)
+        leaving = leaves.put((submission.id, submission.token))
+        leaving.add_done_callback(lambda done: done.cancelled() or done.exception())
 
 
 def _leave_all(
@@ -293,8 +296,3 @@ def _leave_all(
     if not done.cancelled() and not done.exception():
         for submission, answer in zip(submissions, done.result(), strict=True):
             _leave(desk.leaves, submission, answer)
-
-
-def _seen(future: asyncio.Future[str]) -> None:
-    if not future.cancelled():
-        future.exception()

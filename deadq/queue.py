@@ -198,6 +198,8 @@ class Queue(Steering):
 
     def close(self) -> None:
         """Close what blocking code opened. The queue may be used again."""
+        if self._budget is not None:
+            self._budget.close()
         self.producer.close()
 
     async def aclose(self) -> None:

@@ -38,10 +38,14 @@ class _Waiter:
                     self._changed.wait(left)
                     continue
                 _, _, do = heapq.heappop(self._waiting)
-            try:
-                do()
-            except Exception:  # the others that wait have no part in it
-                log.exception("what was to be done in a moment has failed")
+            _tried(do)  # the others that wait have no part in its failure
+
+
+def _tried(do: Callable[[], object]) -> None:
+    try:
+        do()
+    except Exception:
+        log.exception("what was to be done in a moment has failed")
 
 
 class _Process:
@@ -52,7 +56,8 @@ class _Process:
 
 
 def soon(seconds: float, do: Callable[[], object]) -> None:
-    """Call ``do`` in so many seconds, in another thread. It must not raise, nor take long."""
+    """Call ``do`` in so many seconds, in another thread. It must not raise, nor take long: what
+    asks a server goes :func:`apart`."""
     found = _Process.waiter
     if found is None or found.forks != Forks.count:
         if found is not None:
@@ -62,3 +67,8 @@ def soon(seconds: float, do: Callable[[], object]) -> None:
             if found is None or found.forks != Forks.count:
                 found = _Process.waiter = _Waiter()
     found.add(clock.monotonic() + seconds, do)
+
+
+def apart(do: Callable[[], object]) -> None:
+    """Call ``do`` in a thread of its own, which ends with it."""
+    threading.Thread(target=_tried, args=(do,), name="deadq-apart", daemon=True).start()

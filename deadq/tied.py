@@ -16,7 +16,7 @@ from .errors import Rejected, StoreUnavailable, shown
 from .handle import JobHandle
 from .job import job_id
 from .prepared import Prepared
-from .soon import soon
+from .soon import apart, soon
 from .store.background import background
 from .tied_handle import TiedHandle, kept
 from .twins import Twin
@@ -54,7 +54,7 @@ def tie(first: Prepared[R], second: Prepared[R]) -> TiedHandle[R]:
         fate.set_result(_second_or(refused, other))
         return TiedHandle(None, fate, other.deadline)
     tied = TiedHandle(begun, fate, _later_one(one, other))
-    soon(ROUND_TRIPS * one.owner.clock.round_trip_s, lambda: tied._send(other))
+    soon(ROUND_TRIPS * one.owner.clock.round_trip_s, lambda: apart(lambda: tied._send(other)))
     return tied
 
 

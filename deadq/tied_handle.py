@@ -7,14 +7,14 @@ import contextlib
 from concurrent.futures import Future
 from typing import Final, Generic, TypeVar
 
-from . import clock
-from .deadline import Deadline, seconds
+from .deadline import Deadline
 from .errors import Rejected, StoreUnavailable
-from .handle import LEAVE_S, JobHandle
+from .handle import LEAVE_S, JobHandle, wait_ends
 from .job import Sight, State
 from .prepared import Prepared
-from .soon import soon
+from .soon import apart
 from .store.background import background
+from .tied_ends import End, aends, ends
 
 R = TypeVar("R")
 
@@ -67,15 +67,8 @@ class TiedHandle(Generic[R]):
             TimeoutError, DeadlineExceeded, Cancelled, JobFailed, JobGone, StoreUnavailable,
             ValueError: as :meth:`JobHandle.result`.
         """
-        until = self._until(timeout)
-        seen: list[tuple[JobHandle[R], Sight]] = []
         try:
-            for second in (False, True):
-                handle = self._second(until) if second else self._first
-                if handle is not None:
-                    seen.append((handle, handle._producer.wait(handle.id, until)))
-                    if seen[-1][1].state is State.DONE:
-                        break
+            seen = ends(self._first, self._fate, wait_ends(self._deadline, timeout))
         except KeyboardInterrupt:
             with contextlib.suppress(StoreUnavailable):  # never in place of the interruption
                 self.leave()
@@ -84,20 +77,13 @@ class TiedHandle(Generic[R]):
         if sight.state is State.DONE and self._other_left(handle, seen):
             self._given_up = True
             # not to be waited for here, and still less there: that is where it is sent
-            self._fate.add_done_callback(lambda _: soon(0.0, lambda: self._drop(handle)))
+            self._fate.add_done_callback(lambda _: apart(lambda: self._drop(handle)))
         return handle._read(sight, timeout)
 
     async def aresult(self, timeout: float | None = None) -> R:
         """The asyncio twin of :meth:`result`. Cancelling the wait gives up the hold."""
-        until = self._until(timeout)
-        seen: list[tuple[JobHandle[R], Sight]] = []
         try:
-            for second in (False, True):
-                handle = await self._asecond(until) if second else self._first
-                if handle is not None:
-                    seen.append((handle, await handle._producer.await_end(handle.id, until)))
-                    if seen[-1][1].state is State.DONE:
-                        break
+            seen = await aends(self._first, self._fate, wait_ends(self._deadline, timeout))
         except asyncio.CancelledError:
             leaving = kept(background(self.aleave()))
             await asyncio.wait({leaving}, timeout=LEAVE_S)
@@ -161,11 +147,11 @@ class TiedHandle(Generic[R]):
         finally:
             self._fate.set_result(handle)
 
-    def _other_left(self, winner: JobHandle[R], seen: list[tuple[JobHandle[R], Sight]]) -> bool:
+    def _other_left(self, winner: JobHandle[R], seen: list[End[R]]) -> bool:
         """Whether there may be another one, and nobody has taken it away."""
         if winner is self._first:
             return not self._fate.done() or self._fate.result() is not None
-        return any(not sight.tied_away for other, sight in seen if other is not winner)
+        return self._first is not None and not any(sight.tied_away for _, sight in seen)
 
     def _drop(self, winner: JobHandle[R]) -> None:
         """Nobody waits for the other one any more."""
@@ -179,23 +165,6 @@ class TiedHandle(Generic[R]):
             if handle is not winner:
                 with contextlib.suppress(Rejected):
                     await handle.aleave()
-
-    def _second(self, until: float) -> JobHandle[R] | None:
-        try:
-            return self._fate.result(max(0.0, until - clock.monotonic()))
-        except TimeoutError:
-            return None
-
-    async def _asecond(self, until: float) -> JobHandle[R] | None:
-        waiting = asyncio.shield(asyncio.wrap_future(self._fate))
-        limit = asyncio.timeout(max(0.0, until - clock.monotonic()))
-        try:
-            async with limit:
-                return await waiting
-        except TimeoutError:
-            if not limit.expired():  # an outer timeout's, not ours
-                raise
-            return None
 
     def _present(self) -> list[JobHandle[R]]:
         """Those that are known to be there."""
@@ -213,19 +182,13 @@ class TiedHandle(Generic[R]):
         await asyncio.shield(asyncio.wrap_future(self._fate))
         return self._present()
 
-    def _until(self, timeout: float | None) -> float:
-        if timeout is None:
-            return self._deadline.monotonic
-        until = clock.monotonic() + seconds(timeout, "timeout", positive=False)
-        return min(until, self._deadline.monotonic)
-
 
 def _waits(sight: Sight) -> bool:
     """Whether nothing has become of the first one yet."""
     return sight.tied_away or not (sight.state.final or sight.state is State.RUNNING)
 
 
-def _telling(seen: list[tuple[JobHandle[R], Sight]]) -> tuple[JobHandle[R], Sight]:
+def _telling(seen: list[End[R]]) -> End[R]:
     """The one of both that says how it stands: a success; else what is still open; else the
     first that has ended by itself."""
     success = [pair for pair in seen if pair[1].state is State.DONE]

@@ -22,7 +22,8 @@ class Twin(NamedTuple):
         return f"{self.role} {self.id} {self.queue}"
 
     @classmethod
-    def read(cls, text: str) -> Twin:
-        """What a record holds."""
-        role, ident, queue = text.split(" ", 2)
-        return cls(role, ident, queue)
+    def read(cls, text: str) -> Twin | None:
+        """What a record holds; None where it names no twin, or not as a producer writes it."""
+        role, _, rest = text.partition(" ")
+        ident, _, queue = rest.partition(" ")
+        return cls(role, ident, queue) if role in ("first", "second") and queue else None

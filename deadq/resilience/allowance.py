@@ -86,21 +86,21 @@ class Allowance:
         return self._most
 
     def spend(self) -> bool:
-        """Take one, also of what the layers above have; False: none is left."""
+        """Take one, also of what the layers above have; False: none is left, here or there, where
+        calls that are made side by side were each passed all of it."""
         with self._lock:
             if self._left < 1:
                 return False
             self._lower()
-        if self._above is not None:
-            self._above.lower()
-        return True
+        return self._above is None or self._above.spend_below()
 
-    def lower(self) -> None:
-        """One has been spent below."""
+    def spend_below(self) -> bool:
+        """Take one for a call below, to which it was passed on."""
         with self._lock:
+            if self._most < 1:
+                return False
             self._lower()
-        if self._above is not None:
-            self._above.lower()
+        return self._above is None or self._above.spend_below()
 
     def _lower(self) -> None:
         self._left, self._most = max(0, self._left - 1), max(0, self._most - 1)

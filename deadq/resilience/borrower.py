@@ -2,8 +2,9 @@
 
 It asks at most once in 128 calls, or in one window, whichever comes first; so a call costs no
 round trip. What it borrows weighs in the fleet's budget until it tells what it has spent, so that
-the bound holds for the fleet in every window. Until the fleet has answered, and while the server
-is away, the same rule holds for this process alone.
+the bound holds for the fleet in every window. Until the fleet has answered (at first, and after a
+silence in which the loan has run out), and while the server is away, the same rule holds for this
+process alone.
 """
 
 from __future__ import annotations
@@ -73,9 +74,9 @@ class Borrower:
         question."""
         with self._lock:
             self._asked += 1
-            if self._alone:
+            if self._by_itself():
                 taken = self._own.take(after=after)
-            elif self._tokens and clock.monotonic() < self._until:
+            elif self._tokens:
                 self._tokens -= 1
                 self._own.spend(after)
                 taken = 1.0
@@ -98,30 +99,33 @@ class Borrower:
     def available(self) -> float:
         """Retries that the fleet, as last told, or this process alone would be allowed."""
         with self._lock:
-            if self._alone:
+            if self._by_itself():
                 return self._own.available()
-            lent = self._tokens if clock.monotonic() < self._until else 0
-            return float(lent + self._left)
+            return float(self._tokens + self._left)
 
     def question(self) -> Question:
-        """The question that is due. After a failure it is the same one, as it may have arrived."""
+        """The question that is due. After a failure it is the same one, as it may have arrived; but
+        what it tells of lies farther back by then."""
         with self._lock:
             if self._question is None:
-                now = clock.monotonic()
                 self._told, self._deeds = self._deeds, {}
                 self._number += 1
                 least = max(1, math.ceil(self._rule.ratio * CALLS + self._rule.floor))
-                self._question = Question(
-                    self._number,
-                    min(10_000, max(least, self._asked)),
-                    1.5 * self._rule.window,
-                    [
-                        (kind, now - slot * _SLOT_S, number)
-                        for (kind, slot), number in self._told.items()
-                        if now - slot * _SLOT_S < 2 * self._rule.window
-                    ],
-                )
+                wanted = min(10_000, max(least, self._asked))
                 self._calls = self._asked = 0
+            else:
+                wanted = self._question.wanted
+            now = clock.monotonic()
+            self._question = Question(
+                self._number,
+                wanted,
+                1.5 * self._rule.window,
+                [
+                    (kind, now - slot * _SLOT_S, number)
+                    for (kind, slot), number in self._told.items()
+                    if now - slot * _SLOT_S < 2 * self._rule.window
+                ],
+            )
             return self._question
 
     def answered(self, tokens: int, left: int) -> None:
@@ -150,11 +154,15 @@ class Borrower:
         key = kind, slot
         known = self._deeds.get(key)
         if known is None and len(self._deeds) > 4 * self._rule.window / _SLOT_S:
-            oldest = (
-                slot - self._rule.window / _SLOT_S
-            )  # nobody has asked for long: too old to tell
+            # nobody has asked for long: what is older than a window need not be told
+            oldest = slot - self._rule.window / _SLOT_S
             self._deeds = {k: n for k, n in self._deeds.items() if k[1] >= oldest}
         self._deeds[key] = (known or 0) + 1
+
+    def _by_itself(self) -> bool:
+        """Whether there is no loan: the server is away, or has not answered since the last one ran
+        out. A caller with little to do would otherwise never get a retry."""
+        return self._alone or clock.monotonic() >= self._until
 
     def _due(self) -> bool:
         if self._failures:

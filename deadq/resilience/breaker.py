@@ -37,16 +37,23 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple, ParamSpec, Self, TypeVar, cast
 
 from .. import clock
-from ..errors import BreakerOpen, Cancelled, shown
+from ..errors import BreakerOpen, Cancelled, DeadlineExceeded, DeadlineExpired, shown
 from .circuit import BreakerState, Circuit, Settings
-from .transient import is_outage
+from .policy import check_runs_when_called
+from .transient import failure_of, is_outage
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 log = logging.getLogger("deadq.breaker")
 
-_NEITHER: Final = (BreakerOpen, Cancelled, concurrent.futures.CancelledError)
+_NEITHER: Final = (
+    BreakerOpen,
+    Cancelled,
+    DeadlineExceeded,
+    DeadlineExpired,
+    concurrent.futures.CancelledError,
+)
 """With all that is no ``Exception``, such as ``asyncio.CancelledError``: these tell nothing of the
 dependency, as the call was given up or never made."""
 
@@ -86,7 +93,8 @@ class Breaker:
 
     A call *fails* by an exception of which ``failures`` says so (by default what ``is_transient``
     names, and every status from 500 on), and succeeds by any other, as the dependency has answered.
-    A call that was cancelled has done neither.
+    A call that was cancelled, or for which no time was left, has done neither. Around a ``retry``
+    it is the last error that counts, not the ``RetryDenied`` that came of it.
 
     It opens when calls have been failing for ``sustained`` s: the share ``failure_ratio`` of them
     in each sixth of that time in which there were any, of ``minimum_calls`` or more in all. A sixth
@@ -182,7 +190,7 @@ class Breaker:
             _held.set(held[:-1])
         if error is None:
             self.succeeded(permit)
-        elif not isinstance(error, Exception) or isinstance(error, _NEITHER):
+        elif not isinstance(error, Exception) or isinstance(failure_of(error), _NEITHER):
             self.abandoned(permit)
         elif self._failures(error):
             self.failed(permit)
@@ -197,9 +205,7 @@ class Breaker:
         """
         if not callable(fn):
             raise TypeError(f"a breaker guards a function, not {shown(fn)}")
-        if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
-            name = getattr(fn, "__qualname__", shown(fn))
-            raise TypeError(f"{name} is a generator: put `with breaker:` into its body")
+        check_runs_when_called(fn, "with breaker:")
         if inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(type(fn).__call__):
 
             @functools.wraps(fn)

@@ -20,15 +20,12 @@ from ..errors import DeadlineExceeded, RetryDenied
 from . import counts
 from .allowance import Allowance
 from .policy import Policy
-from .retry_after import hint_of
+from .retry_after import hint_of, spread_of
 from .steps import inside_unit
 from .transient import is_throttled
 
 LONGEST_HINT_S: Final = 300.0
 """The longest ``Retry-After`` that is waited for where no deadline says how long to wait."""
-
-_SPREAD: Final = 0.5
-"""Share of a hint over which those who obey it are spread: it came to all of them alike."""
 
 
 class Course:
@@ -36,8 +33,11 @@ class Course:
 
     __slots__ = (
         "_above",
+        "_below",
+        "_failed",
         "_inner",
         "_key",
+        "_lent",
         "_policy",
         "_previous",
         "_since",
@@ -53,6 +53,12 @@ class Course:
         self._key = key
         self._above = Allowance.current()
         self._inner: Allowance | None = None
+        """What the calls of the present attempt may retry, of ``_lent`` that were left to them."""
+        self._lent = 0
+        self._below = 0
+        """Retries of ours that calls below have made."""
+        self._failed: Exception | None = None
+        """What the attempt before the present one has failed with."""
         self._previous: float | None = None
         self._since = 0.0
         self._taken = 0.0
@@ -66,18 +72,19 @@ class Course:
 
         Raises:
             DeadlineExceeded: no time is left, not even for a first one.
+            RetryDenied: the pause before it has lasted too long.
         """
         policy, deadline = self._policy, self.deadline
-        self.number += 1
-        if self.number == 1:
-            policy.budget.first()
         limit = policy.timeout
         if deadline is not None:
             left = deadline.remaining()
             if left <= 0:
-                self.over = True
-                raise DeadlineExceeded("no time is left for an attempt")
+                self._too_late()
             limit = left if limit is None else min(limit, left)
+        self._failed = None
+        self.number += 1
+        if self.number == 1:
+            policy.budget.first()
         self._since = clock.monotonic()
         return limit
 
@@ -86,7 +93,11 @@ class Course:
         most = self._left()
         if self._above is not None:
             most = min(most, self._above.left)
-        return Allowance(min(self._policy.pass_on, most), most=most, passed=True, above=self._above)
+        self._lent = most
+        self._inner = Allowance(
+            min(self._policy.pass_on, most), most=most, passed=True, above=self._above
+        )
+        return self._inner
 
     def succeeded(self) -> None:
         """The attempt returned."""
@@ -103,12 +114,16 @@ class Course:
                 ``reraise`` the error itself, with a note that says so.
         """
         policy = self._policy
+        if self._inner is not None:
+            self._below += self._lent - self._inner.most
+            self._inner = None
         if (policy.writes or inside_unit()) and self._key is None:
             self._deny("no_key", error, "it changes state and has no idempotency key")
         if not policy.wanted(error):
             self._deny("permanent", error, f"{type(error).__name__} does not pass by itself")
         if self._left() < 1:
-            self._deny("tries", error, f"all {policy.tries} attempts were made")
+            below = f", {self._below} of them by calls below" if self._below else ""
+            self._deny("tries", error, f"all {policy.tries} attempts were made{below}")
         if self._above is not None and self._above.left < 1:
             self._deny("layer", error, "another layer retries (x-retry-budget: 0)")
         delay = self._pause(error)
@@ -118,10 +133,11 @@ class Course:
         if self._above is not None and not self._above.spend():
             self._deny("layer", error, "another layer retries (x-retry-budget: 0)")
         counts.retries().labels(policy.name, counts.GRANTED).inc()
+        self._failed = error
         return delay
 
     def _left(self) -> int:
-        return self._policy.tries - self.number
+        return max(0, self._policy.tries - self.number - self._below)
 
     def _pause(self, error: Exception) -> float:
         """Backoff, or longer if the other side asks for it; never past the deadline."""
@@ -131,7 +147,7 @@ class Course:
         hint = hint_of(error)
         spread = 0.0
         if hint is not None:
-            spread = policy.backoff.rng.random() * max(hint * _SPREAD, delay)
+            spread = spread_of(hint, delay, policy.backoff.rng)
             delay = max(delay, hint, policy.backoff.base)  # a date in the past makes no hot loop
         needs = max(policy.needs, policy.latencies.quantile(0.5) or 0.0)
         if self.deadline is None:
@@ -147,6 +163,12 @@ class Course:
                 f"attempt of about {needs:.3g} s do not fit{asked}",
             )  # fmt: skip
         return delay + min(spread, room / 2)
+
+    def _too_late(self) -> NoReturn:
+        if self._failed is not None:
+            self._deny("deadline", self._failed, "the pause lasted longer than it should have")
+        self.over = True
+        raise DeadlineExceeded("no time is left for an attempt")
 
     def _deny(self, reason: str, error: Exception, why: str) -> NoReturn:
         self.over = True

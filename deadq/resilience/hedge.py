@@ -21,7 +21,7 @@ from ..config import MAX_RETRIES, whole
 from ..deadline import seconds
 from ..errors import shown
 from .budget import RetryBudget, Window, budget_of
-from .policy import Key, check_key_of_calls, check_repeats, key_of
+from .policy import Key, check_key_of_calls, check_repeats, key_of, name_of
 from .race import Plan, Race
 from .rules import BudgetRule, Rule
 from .tail import LEAST_DELAY_S, Tail
@@ -105,12 +105,12 @@ class ahedge:  # noqa: N801  a decorator, as users write it
         """The coroutine function, hedged."""
         if not inspect.iscoroutinefunction(fn):
             raise TypeError(
-                f"{getattr(fn, '__qualname__', shown(fn))} is no coroutine function, and only a "
+                f"{name_of(fn)} is no coroutine function, and only a "
                 "coroutine that lost can be cancelled and collected: make it an async def, or a "
                 "task with hedge=True, whose jobs a second worker may start"
             )
         check_key_of_calls(self._key, fn)
-        plan = self._plan(self._name or fn.__qualname__)
+        plan = self._plan(self._name or name_of(fn))
 
         @functools.wraps(fn)
         async def hedged(*args: P.args, **kwargs: P.kwargs) -> R:

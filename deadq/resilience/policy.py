@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -120,9 +121,24 @@ def check_key_of_calls(key: Key | None, fn: Callable[..., Any]) -> None:
     """
     if isinstance(key, str):
         raise TypeError(
-            f"one key for all calls of {fn.__qualname__} would make them one call: "
+            f"one key for all calls of {name_of(fn)} would make them one call: "
             "give key=lambda ...: ..., a function of the arguments"
         )
+
+
+def name_of(fn: Callable[..., Any]) -> str:
+    """By which a function is known: a ``partial``, or an object that is called, has none itself."""
+    return str(getattr(fn, "__qualname__", type(fn).__qualname__))
+
+
+def check_runs_when_called(fn: Callable[..., Any], remedy: str) -> None:
+    """Raise for a generator, whose body runs only after the call, so that none of it fails there.
+
+    Raises:
+        TypeError: it is one.
+    """
+    if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
+        raise TypeError(f"{name_of(fn)} is a generator: put `{remedy}` into its body")
 
 
 def key_of(key: Key | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:

@@ -112,14 +112,14 @@ class Race(Generic[R]):
             DeadlineExceeded: no time is left, not even for a first call.
             TimeoutError: the time was over before one succeeded.
         """
-        plan = self._plan
-        plan.budget.first()
-        plan.share.first()
-        if inside_unit():
-            return await self._once()
-        left = None if self._deadline is None else self._deadline.remaining()
+        plan, once = self._plan, inside_unit()
+        left = None if once or self._deadline is None else self._deadline.remaining()
         if left is not None and left <= 0:
             raise DeadlineExceeded("no time is left for a call")
+        plan.budget.first()
+        plan.share.first()
+        if once:
+            return await self._once()
         try:
             async with asyncio.timeout(left):
                 winner = await self._decided()

@@ -28,7 +28,16 @@ from ..errors import shown
 from .backoff import Backoff
 from .budget import RetryBudget
 from .course import Course
-from .policy import Key, On, Policy, check_key_of_calls, key_of, policy
+from .policy import (
+    Key,
+    On,
+    Policy,
+    check_key_of_calls,
+    check_runs_when_called,
+    key_of,
+    name_of,
+    policy,
+)
 from .rules import Rule
 
 P = ParamSpec("P")
@@ -185,7 +194,7 @@ class Retrying:
     def _of(self, fn: Callable[..., Any]) -> Policy:
         """The policy under the function's own name."""
         check_key_of_calls(self._policy.key, fn)
-        return replace(self._policy, name=self._policy.name or fn.__qualname__)
+        return replace(self._policy, name=self._policy.name or name_of(fn))
 
     def _course(self) -> Course:
         key = self._policy.key
@@ -199,15 +208,16 @@ class retry(Retrying):  # noqa: N801  a decorator, as users write it
 
     ::
 
-    for attempt in retry(tries=3):
-        with attempt:
-            ...
+        for attempt in retry(tries=3):
+            with attempt:
+                ...
     """
 
     def __call__(self, fn: Callable[P, R], /) -> Callable[P, R]:
         """The function, tried again."""
+        check_runs_when_called(fn, "for attempt in retry():")
         if inspect.iscoroutinefunction(fn):
-            raise TypeError(f"{fn.__qualname__} is a coroutine function: use @aretry")
+            raise TypeError(f"{name_of(fn)} is a coroutine function: use @aretry")
         limits = self._of(fn)
 
         @functools.wraps(fn)
@@ -236,19 +246,18 @@ class aretry(Retrying):  # noqa: N801  a decorator, as users write it
 
     ::
 
-    async for attempt in aretry(tries=3):
-        async with attempt:
-            ...
+        async for attempt in aretry(tries=3):
+            async with attempt:
+                ...
     """
 
     _word = "aretry"
 
     def __call__(self, fn: Callable[P, Awaitable[R]], /) -> Callable[P, Coroutine[Any, Any, R]]:
         """The coroutine function, tried again."""
+        check_runs_when_called(fn, "async for attempt in aretry():")
         if not inspect.iscoroutinefunction(fn):
-            raise TypeError(
-                f"{getattr(fn, '__qualname__', fn)} is no coroutine function: use @retry"
-            )
+            raise TypeError(f"{name_of(fn)} is no coroutine function: use @retry")
         limits = self._of(fn)
 
         @functools.wraps(fn)

@@ -10,10 +10,14 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
 from ..errors import Rejected
-from .transient import response_of
+from .backoff import RandomSource
+from .transient import failure_of, response_of
 
 _SECONDS: Final = re.compile(r"[0-9]{1,18}(\.[0-9]{1,9})?")
 _NAME: Final = "retry-after"
+
+_SPREAD: Final = 0.5
+"""Share of a hint over which those who obey it are spread: it came to all of them alike."""
 
 
 def parse(value: str, now: datetime | None = None) -> float | None:
@@ -40,11 +44,18 @@ def hint_of(error: BaseException) -> float | None:
     A refusal of deadq's own carries it as ``retry_after``, a response as a header. Where there are
     several headers, the longest that makes sense counts.
     """
+    error = failure_of(error)
     own = getattr(error, "retry_after", None)
     if own is not None or isinstance(error, Rejected):
         return float(own) if own is not None and _is_seconds(own) else None
     hints = [parse(value) for value in _values(getattr(response_of(error), "headers", None))]
     return max((hint for hint in hints if hint is not None), default=None)
+
+
+def spread_of(hint: float, delay: float, rng: RandomSource) -> float:
+    """Seconds to wait on top of a hint, or of the backoff's ``delay`` where that is longer, so that
+    those who were told the same do not come back together."""
+    return rng.random() * max(hint * _SPREAD, delay)
 
 
 def _is_seconds(value: object) -> bool:

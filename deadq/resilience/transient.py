@@ -68,15 +68,22 @@ def is_transient(error: BaseException) -> bool:
 
 def is_outage(error: BaseException) -> bool:
     """Whether it is the other side that fails: what may pass by itself, and what it calls its own
-    fault (a status from 500 on)."""
+    fault (a status from 500 on). A retry that gave up does not hide it."""
+    error = failure_of(error)
     return is_transient(error) or (status_of(error) or 0) >= 500
 
 
 def is_throttled(error: BaseException) -> bool:
     """Whether the other side said that it has too much to do."""
+    error = failure_of(error)
     if isinstance(error, _REFUSALS):
         return not isinstance(error, StoreUnavailable)
     return status_of(error) in THROTTLED_STATUSES
+
+
+def failure_of(error: BaseException) -> BaseException:
+    """What went wrong: the error, or that for which a layer below was denied another try."""
+    return next((e for e in _causes(error) if not isinstance(e, RetryDenied)), error)
 
 
 def status_of(error: BaseException) -> int | None:

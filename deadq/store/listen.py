@@ -12,7 +12,7 @@ import logging
 import socket
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from redis.exceptions import RedisError
 
@@ -53,6 +53,17 @@ def _complain(error: Exception) -> None:
         log.warning("the listener for ended jobs starts over", exc_info=error)
 
 
+class Beside(Protocol):
+    """Something else for which a thread waits beside a job."""
+
+    news: threading.Event
+    """Set when there is reason to look."""
+
+    def came(self) -> bool:
+        """Look whether it is there."""
+        ...
+
+
 class Listener:
     """For blocking code: a daemon thread reads, waiters hold events."""
 
@@ -67,9 +78,10 @@ class Listener:
         self._thread: threading.Thread | None = None
         self._pubsub: Any = None
 
-    def watch(self, job: str) -> threading.Event:
-        """An event that is set when there is reason to look at ``job``."""
-        event = threading.Event()
+    def watch(self, job: str, event: threading.Event | None = None) -> threading.Event:
+        """An event, the given one or a new one, that is set when there is reason to look at
+        ``job``."""
+        event = threading.Event() if event is None else event
         with self._lock:
             self._watchers.setdefault(job, []).append(event)
             if self._thread is None:

@@ -9,6 +9,7 @@ from .. import clock
 from ..job import Sight
 from ..producer import Producer
 from ..queue import Queue
+from ..store.listen import Beside
 from .bench import Bench, following
 from .driver import drive, drive_aside
 from .moving_clock import Clock
@@ -28,7 +29,8 @@ class FakeProducer(Producer):
         self.bench = bench
         self._drives: set[asyncio.Task[int]] = set()
 
-    def wait(self, job: str, until: float) -> Sight:
+    def wait(self, job: str, until: float, beside: Beside | None = None) -> Sight:
+        del beside  # each fake server is one queue's own, where no job is tied
         bench = self.bench
         with following(bench):
             while True:

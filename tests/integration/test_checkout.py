@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from deadq import Queue, State
+from deadq import BreakerOpen, Queue, State
 from deadq.job import job_id
 from tests.commands import COMMAND, environment
 from tests.servers import wait_until
@@ -181,6 +181,13 @@ def test_a_full_queue_is_429_and_says_when_to_come_back(checkout):
 def test_a_paused_queue_is_503(checkout):
     checkout.queue.pause()
     assert (checkout.post().status_code, checkout.post().json()) == (503, {"error": "paused"})
+
+
+def test_what_a_breaker_refuses_is_503_and_says_when_to_come_back():
+    from workers.checkout.web import refused
+
+    answer = refused(BreakerOpen("the breaker bank is open", retry_after=1.2), {})
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
 
 
 def test_a_caller_whose_time_is_over_gets_504(checkout):

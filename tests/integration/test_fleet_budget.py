@@ -10,6 +10,7 @@ import pytest
 from prometheus_client import REGISTRY
 
 from deadq import FleetBudget, Queue, RetryDenied
+from deadq.budgets import _Lending
 from deadq.resilience import Backoff, BudgetRule, aretry, retry
 from deadq.testing import clock
 from tests.cases.support import counting, script_calls
@@ -106,7 +107,7 @@ def test_names_are_told_apart(server, budget):
     assert taken(one) >= 1
     assert taken(other) >= 1
     with closing(Queue("a", capacity=5, url=server.url)) as queue:
-        assert queue.budget.available() == 10, "a queue of that name is not the dependency"
+        assert told(queue.budget).available() == 10, "a queue of that name is not the dependency"
 
 
 @contextlib.contextmanager
@@ -130,6 +131,50 @@ def test_a_queues_budget_is_that_of_its_own_retries(server):
             queue.budget.take()
         with server.client() as client:
             assert client.exists("deadq:{shop}:budget")
+
+
+def test_a_queues_rule_outlives_those_who_borrow(server, budget):
+    """Its workers say it when they register, and never again."""
+    told(budget("shop"))
+    with closing(Queue("shop", capacity=5, url=server.url)) as queue, server.client() as client:
+        told(queue.budget)
+        assert client.pttl("deadq:{shop}:budget") == -1
+        (of_dependency,) = set(client.keys("*:budget")) - {b"deadq:{shop}:budget"}
+        assert 0 < client.pttl(of_dependency) <= 76_000
+
+
+def test_a_queue_that_is_closed_leaves_no_thread(server):
+    before = [*lenders()]
+    queue = Queue("shop", capacity=5, url=server.url)
+    told(queue.budget)
+    assert len(lenders()) == len(before) + 1
+    queue.close()
+    assert lenders() == before
+
+
+def lenders():
+    return [thread for thread in threading.enumerate() if thread.name == "deadq-budget"]
+
+
+def test_threads_that_use_it_first_at_the_same_time_share_one_loan(budget, monkeypatch):
+    made, twice = [], threading.Event()
+
+    class Slow(_Lending):
+        def __init__(self, *args):
+            made.append(self)
+            if len(made) == 2:
+                twice.set()
+            twice.wait(0.5)
+            super().__init__(*args)
+
+    monkeypatch.setattr("deadq.budgets._Lending", Slow)
+    shared = budget()
+    threads = [threading.Thread(target=shared.first) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(made) == 1
 
 
 # Trouble.
@@ -192,14 +237,14 @@ def test_a_forked_child_borrows_for_itself(budget):
 
     def child(pipe):
         told(shared)
-        pipe.send([os.getpid(), answers(shared), threading.active_count()])
+        pipe.send([os.getpid(), answers(shared)])
         shared.close()
 
     ours, theirs = FORK.Pipe()
     process = FORK.Process(target=child, args=(theirs,))
     process.start()
     assert ours.poll(20)
-    pid, number, _ = ours.recv()
+    pid, number = ours.recv()
     process.join(20)
     assert (pid, number) == (process.pid, 1)
     assert process.exitcode == 0
@@ -209,17 +254,14 @@ def test_a_forked_child_borrows_for_itself(budget):
 
 
 def test_no_thread_is_left_behind(server):
-    def threads():
-        return [t for t in threading.enumerate() if t.name == "deadq-budget"]
-
-    before = len(threads())
+    before = len(lenders())
     shared = told(FleetBudget("payments", url=server.url))
-    assert len(threads()) == before + 1
+    assert len(lenders()) == before + 1
     shared.close()
-    assert len(threads()) == before
+    assert len(lenders()) == before
     told(shared)
     del shared
-    wait_until(lambda: len(threads()) == before, "the thread of a budget that is gone to end")
+    wait_until(lambda: len(lenders()) == before, "the thread of a budget that is gone to end")
 
 
 # What it shows.

@@ -174,6 +174,8 @@ def test_the_table_of_refusals_and_the_answers_to_http_agree() -> None:
     for name, reason, status in table:
         assert names["answer"](getattr(deadq, name)("")) == ({"error": reason}, int(status), {})
     assert names["answer"](deadq.JobFailed("ValueError", ""))[:2] == ({"error": "JobFailed"}, 500)
+    refused = names["answer"](deadq.BreakerOpen("", retry_after=1.2))
+    assert refused == ({"error": "BreakerOpen"}, 503, {"Retry-After": "2"})
 
 
 def test_the_tree_of_errors_is_that_of_the_code() -> None:

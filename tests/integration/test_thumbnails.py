@@ -11,7 +11,7 @@ import httpx
 import pytest
 from PIL import Image
 
-from deadq import Queue
+from deadq import BreakerOpen, Queue
 from tests.commands import COMMAND, environment
 from tests.servers import wait_until
 
@@ -145,6 +145,13 @@ def test_a_full_queue_is_429_and_says_when_to_come_back(shop):
 def test_a_paused_queue_is_503(shop):
     shop.queue.pause()
     assert shop.post(picture()).status_code == 503
+
+
+def test_what_a_breaker_refuses_is_503_and_says_when_to_come_back():
+    from workers.thumbnails.web import refused
+
+    answer = refused(BreakerOpen("the breaker store is open", retry_after=1.2))
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
 
 
 def test_an_interrupted_thumbnail_leaves_no_draft(staffed):

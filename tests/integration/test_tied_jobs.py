@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -20,8 +21,8 @@ from deadq import (
     testing,
     tie,
 )
-from deadq.job import Departure, Outcome, Settlement
-from deadq.store import scripts
+from deadq.job import Departure, Outcome, Settlement, job_id
+from deadq.store import keys, scripts
 from deadq.testing import slow_proxy
 from tests.servers import wait_until
 from tests.shifts import Shift, aat_gate, at_gate
@@ -156,6 +157,16 @@ def test_a_tied_job_has_no_units(shifts):
         tie(*bound(shifts, "unit")).result()
 
 
+def test_what_no_producer_wrote_names_no_twin(shifts):
+    one, _ = shifts
+    job = one.tasks.work.options(key="odd").enqueue()
+    one.client.hset(keys.key("one", "job", job.id), "twin", "odd")
+    one.worker(concurrency=1)
+    assert job.result(timeout=5.0) == "one"
+    assert one.book.starts() == {"odd": 1}
+    one.rests()
+
+
 def test_one_whose_worker_dies_before_it_has_asked_is_not_lost(shifts):
     one, _ = shifts
     config = one.queue.config
@@ -258,12 +269,81 @@ def test_the_second_one_counts_where_the_first_one_fails(two):
     assert asyncio.run(aresult(handle, two)) == "slow"
 
 
-async def aresult(handle, queues):
+async def aresult(handle, queues, timeout=None):
     try:
-        return await handle.aresult()
+        return await handle.aresult(timeout)
     finally:
         for queue in queues:
             await queue.aclose()
+
+
+@pytest.mark.parametrize("on_loop", [False, True])
+def test_where_both_run_after_a_fault_the_first_success_counts_though_the_first_hangs(
+    two, server, on_loop
+):
+    handle = tie(*calls(two))
+    sent(two[1])
+    hands = [Hands(queue) for queue in two]
+    for hand in hands:
+        hand.claim()
+
+    def succeed():
+        hands[1].finish(Outcome.DONE, "second")
+
+    after = threading.Timer(0.1, succeed)  # while it is waited for
+    after.start()
+    began = time.monotonic()
+    if on_loop:
+        assert asyncio.run(aresult(handle, two)) == "second"
+    else:
+        assert handle.result() == "second"
+    assert time.monotonic() - began < 10.0, "long before the deadline"
+    after.join()
+    with server.client() as client:
+        record = keys.key("a", "job", hands[0].held.id)
+        if not on_loop:  # the loop has ended
+            wait_until(lambda: client.hget(record, "cancel"), "the first one to be given up")
+    assert handle.state() is State.DONE
+
+
+@pytest.mark.parametrize("on_loop", [False, True])
+def test_a_look_is_at_both(two, on_loop):
+    handle = tie(*calls(two))
+    sent(two[1])
+    hands = Hands(two[1])
+    hands.claim()
+    assert hands.untie()
+    hands.finish(Outcome.DONE, "second")
+    if on_loop:
+        assert asyncio.run(aresult(handle, two, timeout=0)) == "second"
+    else:
+        assert handle.result(timeout=0) == "second"
+
+
+def test_a_server_that_answers_one_slowly_holds_up_no_other(server, monkeypatch):
+    """Each second submit is sent by a thread of its own."""
+    queues = [Queue(name, url=server.url, capacity=9, admission="cap") for name in ("a", "b")]
+    for queue in queues:
+        queue.task(within=20.0, name="work")(lambda: None)
+    slow, look = threading.Event(), queues[0].producer.look
+
+    def looking(job):
+        if job == job_id("slow"):
+            assert slow.wait(10.0)
+        return look(job)
+
+    monkeypatch.setattr(queues[0].producer, "look", looking)
+    one, other = (tie(*calls(queues, key=key)) for key in ("slow", "quick"))
+    try:
+        assert other._fate.result(5.0) is not None
+        assert not one._fate.done()
+    finally:
+        slow.set()
+    assert one._fate.result(5.0) is not None
+    for handle in (one, other):
+        handle.leave()
+    for queue in queues:
+        queue.close()
 
 
 def test_where_both_fail_the_error_is_that_of_the_first(two):

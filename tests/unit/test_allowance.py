@@ -61,6 +61,17 @@ def test_what_is_spent_is_gone_here_and_above():
         assert ours.left == 1
 
 
+def test_calls_side_by_side_spend_no_more_than_there_is():
+    """Each was passed all of it."""
+    with Allowance(2).scope() as ours:
+        with pass_on(2) as one:
+            pass
+        with pass_on(2) as other:
+            pass
+    assert [each.spend() for each in (one, other, one, other)] == [True, True, False, False]
+    assert (ours.left, ours.most) == (0, 0)
+
+
 def test_a_layer_that_retries_itself_may_still_pass_some_on():
     with Allowance(0, most=2, passed=True).scope():
         assert outgoing() == "0"

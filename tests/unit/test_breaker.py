@@ -15,8 +15,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deadq import BreakerOpen, Cancelled, Interrupt, clock, testing
-from deadq.resilience import Breaker, BreakerState
+from deadq import (
+    BreakerOpen,
+    Cancelled,
+    DeadlineExceeded,
+    DeadlineExpired,
+    Interrupt,
+    RetryDenied,
+    clock,
+    testing,
+)
+from deadq.resilience import Backoff, Breaker, BreakerState, retry
 from deadq.resilience.breaker import _held
 from deadq.resilience.ramp import Ramp
 
@@ -791,6 +800,27 @@ def test_each_form_counts_failures_and_refuses(hand, form):
     assert called == 61
 
 
+def test_around_a_retry_it_is_the_dependency_that_counts(hand):
+    breaker = Breaker()
+
+    @breaker
+    @retry(tries=2, backoff=Backoff("none"))
+    def ask():
+        raise ConnectionResetError
+
+    for _ in range(61):
+        with pytest.raises(RetryDenied):
+            ask()
+        hand.at += 1.0
+    assert breaker.state is OPEN
+
+
+def denied_for(cause):
+    error = RetryDenied("not retried", reason="permanent")
+    error.__cause__ = cause
+    return error
+
+
 @pytest.mark.parametrize(
     "error",
     [
@@ -800,6 +830,9 @@ def test_each_form_counts_failures_and_refuses(hand, form):
         KeyboardInterrupt(),
         Interrupt(),
         BreakerOpen("another is open", retry_after=1.0),
+        denied_for(BreakerOpen("another is open", retry_after=1.0)),
+        DeadlineExceeded(),
+        DeadlineExpired("the deadline has passed"),
     ],
     ids=lambda error: type(error).__qualname__,
 )

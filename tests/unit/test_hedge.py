@@ -1,6 +1,7 @@
 """ahedge: who wins, who is collected, and every limit with its word; in virtual time."""
 
 import asyncio
+import functools
 import random
 from bisect import bisect_right
 from collections import defaultdict
@@ -16,6 +17,7 @@ from deadq.resilience import pass_on as passing_on
 from deadq.resilience.race import _lingering
 from deadq.resilience.steps import as_unit
 from deadq.testing import run_in_virtual_time
+from tests.odd_settings import OF_REPEATS
 
 PLENTY = BudgetRule(1000, 1000)
 AT_ONCE = Backoff("none")
@@ -548,6 +550,17 @@ def test_no_time_no_call():
     assert script.calls == 0
 
 
+def test_where_there_was_no_call_nothing_is_earned():
+    budget = Budget(BudgetRule(ratio=0.5, floor=0))
+
+    async def main():
+        with Deadline.after(0.0).scope(), pytest.raises(DeadlineExceeded):
+            await ahedge(budget=budget)(Script().call)()
+        return budget.available()
+
+    assert run_in_virtual_time(main()) == 0
+
+
 # When all are slow.
 
 
@@ -803,14 +816,7 @@ def test_what_cannot_be_cancelled_is_refused_with_a_remedy():
         ({"share": 5}, ValueError, r"share.*0\.05"),
         ({"share": 0}, ValueError, "share"),
         ({"share": True}, TypeError, "share"),
-        ({"within": 0}, ValueError, "within"),
-        ({"needs": -1}, ValueError, "needs"),
-        ({"budget": "none"}, ValueError, "preset"),
-        ({"budget": 7}, TypeError, "budget"),
-        ({"writes": 1}, TypeError, "writes"),
-        ({"key": ""}, TypeError, "key"),
-        ({"pass_on": -1}, ValueError, "pass_on"),
-        ({"name": ""}, TypeError, "hedge name"),
+        *OF_REPEATS,
     ],
 )
 def test_odd_settings_are_refused_with_a_remedy(settings, error, words):
@@ -827,6 +833,13 @@ def test_the_function_keeps_its_name_and_what_it_is_given():
     assert (asyncio.run(add(1, b=2)), add.__name__, add.__doc__) == (3, "add", "Adds.")
     with pytest.raises(TypeError, match="unexpected keyword"):
         asyncio.run(add(1, c=2))
+
+
+def test_what_has_no_name_of_its_own_is_hedged_too():
+    async def add(a, b):
+        return a + b
+
+    assert asyncio.run(ahedge()(functools.partial(add, 1))(2)) == 3
 
 
 def test_two_functions_under_one_decorator_know_their_own_times():

@@ -5,7 +5,8 @@ import queue
 import threading
 import time
 
-from deadq.soon import soon
+from deadq.soon import apart, soon
+from tests.servers import wait_until
 
 
 def test_what_comes_first_is_done_first_by_one_thread():
@@ -24,6 +25,26 @@ def test_one_that_fails_holds_up_no_other(caplog):
     soon(0.0, lambda: 1 / 0)
     soon(0.001, done.set)
     assert done.wait(5.0)
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_what_is_done_apart_holds_up_nobody_and_may_fail(caplog):
+    gate, done = threading.Event(), threading.Event()
+    soon(0.0, lambda: apart(gate.wait))
+    soon(0.001, done.set)
+    assert done.wait(5.0)
+    gate.set()
+
+    def fails():
+        try:
+            1 / 0  # noqa: B018
+        finally:
+            failing.append(threading.current_thread())
+
+    failing: list[threading.Thread] = []
+    apart(fails)
+    wait_until(lambda: failing, "it to run")
+    failing[0].join()
     assert "ZeroDivisionError" in caplog.text
 
 

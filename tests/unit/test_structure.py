@@ -41,6 +41,7 @@ LAYERS = (
         "steering",
         "task",
         "tied",
+        "tied_ends",
         "tied_handle",
     },
     {"store"},

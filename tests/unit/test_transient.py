@@ -158,6 +158,17 @@ def test_an_error_of_ones_own_is_none(error, outage):
     assert is_outage(error) is outage
 
 
+@pytest.mark.parametrize("reason", ["tries", "permanent", "layer"])
+def test_a_retry_that_gave_up_does_not_hide_an_outage(reason):
+    for cause, outage in [(TimeoutError(), True), (by_httpx(500), True), (by_httpx(404), False)]:
+        inner = RetryDenied("", reason="layer")
+        inner.__cause__ = cause
+        outer = RetryDenied("", reason=reason)
+        outer.__cause__ = inner
+        assert is_outage(inner) is is_outage(outer) is outage
+    assert not is_outage(RetryDenied("", reason=reason))
+
+
 # Retry-After.
 
 NOON = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
@@ -218,3 +229,10 @@ def test_an_attribute_of_that_name_has_to_make_sense(odd):
     error = ConnectionResetError()
     error.retry_after = odd
     assert hint_of(error) is None
+
+
+@ANSWERS
+def test_what_was_left_to_this_layer_still_says_how_long_to_wait_and_why(answer):
+    error = RetryDenied("", reason="layer")
+    error.__cause__ = answer(429, [("Retry-After", "7")])
+    assert (hint_of(error), is_throttled(error)) == (7.0, True)

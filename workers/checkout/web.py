@@ -15,7 +15,8 @@ and these answers::
     202  accepted                     402  declined
     400  not understood               409  cancelled by somebody
     413  too large                    422  the key belongs to another order
-    429  the queue is full            503  cannot be paid in time, paused, or the queue is away
+    429  the queue is full            503  cannot be paid in time, paused, or the queue, or what
+                                           the app itself calls by a breaker, is away
     504  the time is over             500  the worker failed
     499  hung up: for the log, nobody reads it
 
@@ -38,6 +39,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from deadq import (
+    BreakerOpen,
     Cancelled,
     Deadline,
     DeadlineExceeded,
@@ -69,6 +71,7 @@ STATUS: Final[dict[type[DeadqError], int]] = {
     DeadlineExpired: 504,
     DeadlineExceeded: 504,
     Rejected: 503,
+    BreakerOpen: 503,
 }
 
 
@@ -156,11 +159,9 @@ def refused(error: DeadqError, headers: dict[str, str]) -> Response:
     """What the caller is told of an order that was not paid."""
     kinds = (kind for kind in type(error).__mro__ if kind in STATUS)
     status = STATUS.get(next(kinds, DeadqError), 500)
-    reason = type(error).__name__
-    if isinstance(error, Rejected):
-        reason = error.reason
-        if error.retry_after is not None:
-            headers["retry-after"] = str(math.ceil(error.retry_after))  # whole seconds
+    reason = error.reason if isinstance(error, Rejected) else type(error).__name__
+    if isinstance(error, Rejected | BreakerOpen) and error.retry_after is not None:
+        headers["retry-after"] = str(math.ceil(error.retry_after))  # whole seconds
     elif isinstance(error, JobFailed) and error.type_name.endswith(DeclinedError.__name__):
         status, reason = 402, "declined"
     return JSONResponse({"error": reason}, status, headers)

@@ -18,7 +18,15 @@ import math
 
 from flask import Flask, Response, request, send_file
 
-from deadq import DeadlineExceeded, DeadlineExpired, DeadqError, JobFailed, QueueFull, Rejected
+from deadq import (
+    BreakerOpen,
+    DeadlineExceeded,
+    DeadlineExpired,
+    DeadqError,
+    JobFailed,
+    QueueFull,
+    Rejected,
+)
 
 from .jobs import FOLDER, UnreadableError, keep, shrink
 
@@ -55,6 +63,8 @@ def refused(error: DeadqError) -> Response:
             return problem(429, error.reason, error.retry_after)
         case Rejected():
             return problem(503, error.reason, error.retry_after)
+        case BreakerOpen():
+            return problem(503, str(error), error.retry_after)
         case JobFailed() if error.type_name.endswith(UnreadableError.__name__):
             return problem(415, "this is no picture that can be read")
     return problem(500, type(error).__name__)

@@ -14,7 +14,7 @@ from ...deadline import Deadline
 from ...errors import Retry, UnitInDoubt
 from ...job import Claim, Outcome, Settlement
 from ...resilience.backoff import Backoff
-from ...resilience.retry_after import hint_of
+from ...resilience.retry_after import hint_of, spread_of
 from ...resilience.transient import is_transient
 
 MARKS: Final[dict[str, Outcome | None]] = {
@@ -38,6 +38,9 @@ BEGINNING_CPU_S: Final = 0.005
 
 _BEGINNING_S: Final = 0.05
 """One that waits for something has begun after so long."""
+
+_OWN_BACKOFF: Final = Backoff()
+"""Where the task's own gives no number; and the source of this process's jitter."""
 
 _STOP_ITERATION: Final = "coroutine raised StopIteration"
 
@@ -242,7 +245,14 @@ def _retry_after(run: Attempt, config: TaskConfig, error: BaseException) -> floa
         wanted = run.claim.retries > 0 and is_transient(error)
     else:
         wanted = isinstance(error, config.retry_on)
-    return max(_backoff(run, config), hint_of(error) or 0.0) if wanted else None
+    if not wanted:
+        return None
+    delay, hint = _backoff(run, config), hint_of(error)
+    if hint is None:
+        return delay
+    pause = max(delay, hint)
+    room = max(0.0, run.deadline.remaining() - pause)
+    return pause + min(spread_of(hint, delay, _OWN_BACKOFF.rng), room / 2)
 
 
 def _own(error: BaseException) -> BaseException:
@@ -272,4 +282,4 @@ def _backoff(run: Attempt, config: TaskConfig) -> float:
         delay = float(config.backoff(run.claim.fails + 1))
     except BaseException:  # noqa: BLE001  the user's own function must not lose the job
         delay = math.nan
-    return delay if delay >= 0 else Backoff().delay(run.claim.fails + 1)
+    return delay if delay >= 0 else _OWN_BACKOFF.delay(run.claim.fails + 1)

@@ -25,5 +25,7 @@ end
 local left = math.floor(math.max(0, (budget_left(holder))))
 local lent = math.min(wanted, left > 1 and math.ceil(left / 2) or left) -- others may be about to ask
 call('HSET', BUDGET, field, str(lent) .. ' ' .. str(NOW + length) .. ' ' .. number)
-call('PEXPIRE', BUDGET, str(LONGEST + length))
+if ARGV[4] ~= '' then -- a queue's own stays: its workers have set its rule, and say it only once
+  call('PEXPIRE', BUDGET, str(LONGEST + length))
+end
 return { NOW, lent, left - lent }

@@ -82,11 +82,16 @@ def _read_claim(reply: list[Any]) -> Claimed:
             payload=job[7],
             retries=whole_number(job[8]),
             marks=job[9].decode("utf-8", "replace"),
-            twin=job[10].decode("utf-8", "replace"),
+            twin=_twin(job[10].decode("utf-8", "replace")),
         )
         for job in reply[3:]
     ]
     return Claimed(known=True, park_until_ms=reply[1], more=reply[2] == b"1", claims=claims)
+
+
+def _twin(text: str) -> str:
+    """As a record holds it; what no producer wrote names none."""
+    return text if Twin.read(text) else ""
 
 
 def exchange(
@@ -117,6 +122,7 @@ def _told(settlements: Iterable[Settlement]) -> list[Arg]:
 def untie(claim: Claim, queue: str, *, retention_ms: int) -> Call[bool]:
     """Ask whether a tied job of ``queue`` may start; then its twin, if it waits, is cancelled."""
     twin = Twin.read(claim.twin)
+    assert twin is not None  # noqa: S101  for the type checker: the claim is of a tied job
     mine = Twin("second" if twin.role == "first" else "first", claim.id, queue)
     args: list[Arg] = [twin.id, mine.text, twin.role, retention_ms]
     return Call(UNTIE, args, lambda reply: bool(reply[1] == b"start"), keys.prefix(twin.queue))

@@ -1,0 +1,14 @@
+"""Odd settings of what ``retry`` and ``ahedge`` have in common, which both refuse alike."""
+
+OF_REPEATS = [
+    ({"within": 0}, ValueError, "within"),
+    ({"within": float("nan")}, ValueError, "within"),
+    ({"needs": -1}, ValueError, "needs"),
+    ({"budget": "none"}, ValueError, "preset"),
+    ({"budget": 7}, TypeError, "budget"),
+    ({"writes": 1}, TypeError, "writes"),
+    ({"key": ""}, TypeError, "key"),
+    ({"pass_on": -1}, ValueError, "pass_on"),
+    ({"name": ""}, TypeError, "name must be a str"),
+]
+"""Settings, the error, and what stands in its message."""
