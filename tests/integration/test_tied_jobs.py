@@ -402,9 +402,8 @@ def test_the_second_one_waits_two_round_trips_as_measured(valkey_server):
     with valkey_server.client() as client, slow_proxy(valkey_server.url, delay=trip) as proxy:
         client.flushall()
         with contextlib.closing(Queue("first", url=valkey_server.url, capacity=9)) as first:
-            first.task(within=20.0, name="work")(
-                lambda: None
-            ).enqueue()  # the server knows the script from now on
+            # the server knows the script from now on
+            first.task(within=20.0, name="work")(lambda: None).enqueue()
         queues = [Queue(name, url=proxy.url, capacity=9, admission="cap") for name in ("a", "b")]
         for queue in queues:
             queue.task(within=20.0, name="work")(lambda: None)
