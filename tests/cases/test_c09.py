@@ -135,6 +135,7 @@ def test_handed_out_in_one_claim_with_a_job_that_keeps_the_loop(scene, fast):
     assert [gate.result() for gate in gates] == ["napped", "napped"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("scene", "fast"),
     [

@@ -76,6 +76,7 @@ def apart(made, told):
     made.calm()
 
 
+@pytest.mark.slow
 @pytest.mark.race
 @pytest.mark.parametrize(
     ("scene", "name", "rounds"),

@@ -141,6 +141,7 @@ def test_a_call_after_a_restart_works_the_first_time_and_acts_once(script, resta
         assert not differences(held(client, "asyncio"), kept)
 
 
+@pytest.mark.slow
 @pytest.mark.race
 @on_newest
 def test_worker_and_callers_do_not_notice_that_scripts_are_flushed_all_the_time(server, book):

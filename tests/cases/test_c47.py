@@ -106,6 +106,7 @@ async def ended(handle):
             return type(error)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "each", [60, pytest.param(400, marks=pytest.mark.slow)], ids=["300", "2000"]
 )

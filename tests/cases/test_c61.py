@@ -120,6 +120,7 @@ def test_without_one_it_ends_with_a_reason_by_its_deadline(scene):
     made.calm()
 
 
+@pytest.mark.slow
 @in_processes_slowly
 def test_200_of_them_ahead_do_not_hold_up_the_healthy_job_and_nothing_loops(scene):
     made = scene(declare)

@@ -31,6 +31,7 @@ def working(kind, url, book, wall, queue):
     return worker
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind", ["loop", *(pytest.param(kind, marks=pytest.mark.slow) for kind in RUNNERS)]
 )

@@ -128,6 +128,7 @@ async def submit_and_wait(yard, jobs, seconds):
     return outcomes, final
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize(
     ("jobs", "seconds"), [(500, 10), pytest.param(10_000, 120, marks=THOROUGH)]

@@ -32,6 +32,7 @@ def test_a_unit_that_may_have_taken_effect_is_not_repeated_where_that_is_forbidd
     yard.calm()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("kills", [10, pytest.param(500, marks=THOROUGH)])
 @mostly("async")

@@ -8,6 +8,8 @@ import os
 import signal
 import time
 
+import pytest
+
 from tests.depot import POINTS
 from tests.faults.halting import (
     IN_UNIT,
@@ -102,6 +104,7 @@ def test_a_killed_supervisors_children_end_their_units_and_leave(yard, rounds):
 # Processes stand still for longer than the lease.
 
 
+@pytest.mark.slow
 @rounds(2)
 @mostly("process")
 def test_a_stopped_childs_jobs_stay_its_own(yard, rounds):
@@ -149,6 +152,7 @@ def nothing_twice(yard, jobs, stale):
     wait_until(lambda: yard.counted("stale") > stale, "the stale finish to be refused")
 
 
+@pytest.mark.slow
 @rounds(1)
 @mostly("async")
 def test_the_jobs_of_a_worker_that_was_stopped_go_to_another_and_its_finishes_are_refused(
@@ -170,6 +174,7 @@ def test_the_jobs_of_a_worker_that_was_stopped_go_to_another_and_its_finishes_ar
     yard.calm()
 
 
+@pytest.mark.slow
 @rounds(1)
 @mostly("process")
 def test_children_whose_supervisor_is_stopped_let_go_before_their_lease_lapses(yard, rounds):
@@ -189,6 +194,7 @@ def test_children_whose_supervisor_is_stopped_let_go_before_their_lease_lapses(y
     yard.calm()
 
 
+@pytest.mark.slow
 @mostly("async")
 def test_a_stopped_supervisor_ruins_no_job(yard):
     """Its child does not take the job again and again, to lose it each time."""

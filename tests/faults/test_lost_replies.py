@@ -220,6 +220,7 @@ def test_a_leave_repeated_after_the_key_was_submitted_anew_spares_the_new_job(se
         assert sight.state == "ready"
 
 
+@pytest.mark.slow
 @under_both_runners
 def test_a_worker_whose_registrations_were_all_carried_out_counts_once(
     valkey_server, tmp_path, runner

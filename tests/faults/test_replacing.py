@@ -124,6 +124,7 @@ def test_a_job_that_must_not_run_twice_fails_when_its_child_dies(yard):
     assert yard.tasks.frail.call(0) == "survived"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("runner", ["async"])  # every child of the process runner is alone anyway
 def test_the_suspects_run_one_after_the_other_while_other_jobs_go_on(yard):
     worker = at_work(yard, slots=8)

@@ -261,6 +261,7 @@ def _touches(book, file, owner, name, true=lambda _: True):
     setattr(owner, name, touching)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["stopped", "orphaned"])
 @under_both_runners
 def test_a_unit_that_ends_long_after_a_stop_waits_for_its_record_all_the_same(

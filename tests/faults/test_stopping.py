@@ -115,6 +115,7 @@ def test_a_second_sigterm_hastens_but_never_inside_a_unit(yard):
     assert len(yard.book.notes("effect")) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @mostly("process")
 def test_a_signal_to_the_whole_group_is_one_signal(yard, number):
@@ -131,6 +132,7 @@ def test_a_signal_to_the_whole_group_is_one_signal(yard, number):
     finished(yard, long=(long, "long"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["hangup", "closed terminal", "ctrl-c"])
 @mostly("async")
 def test_a_terminal_that_goes_away_stops_the_worker_gracefully(yard, how):
@@ -159,6 +161,7 @@ def test_a_terminal_that_goes_away_stops_the_worker_gracefully(yard, how):
 # The supervisor dies.
 
 
+@pytest.mark.slow
 @mostly("process")
 def test_when_the_supervisor_dies_its_children_end_their_units_and_go(yard):
     worker = at_work(yard, grace=30.0)
@@ -220,6 +223,7 @@ def test_no_child_outlives_a_supervisor_that_dies_while_it_starts(yard, pause_ms
 # The server is away.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["killed", "frozen"])
 @pytest.mark.parametrize("busy", [pytest.param(False, marks=pytest.mark.slow), True])
 @mostly("async")

@@ -127,6 +127,7 @@ def no_memory():
     _refused(mmap, "mmap")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("refused", [no_processes, no_sockets, no_memory])
 @process_daily
 def test_a_child_that_the_system_refuses_is_asked_for_again_and_its_neighbours_work_on(
@@ -178,6 +179,7 @@ def breaks_at_the_gate():
     renewals.Renewals.beat = beat
 
 
+@pytest.mark.slow
 @under_both_runners
 def test_a_bug_of_the_supervisors_ends_nobody_inside_a_unit(shift, monkeypatch):
     monkeypatch.setenv("BREAKS", str(shift.folder / "bug"))
@@ -208,6 +210,7 @@ def breaks_hastily():
     breaks_at_the_gate()
 
 
+@pytest.mark.slow
 @under_both_runners
 def test_a_child_that_does_not_leave_is_killed_all_the_same(shift, monkeypatch):
     monkeypatch.setenv("BREAKS", str(shift.folder / "bug"))

@@ -52,6 +52,7 @@ def test_a_child_that_was_killed_while_parked_takes_no_wakeup_with_it(
             yard.ready(worker)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lost", ["that it is parked", "that work has come"])
 @mostly("process")
 def test_on_a_line_that_is_half_dead_no_wakeup_is_lost_for_long(

@@ -143,6 +143,7 @@ def read_until(process, beginning):
     return line
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("moment", ["deadq demo: ", "calm: "])
 def test_an_interrupted_demo_leaves_nothing_behind(sign, moment, stage):
@@ -287,6 +288,7 @@ def test_served_it_stays_up_until_it_is_interrupted(option, found, stage):
     assert run.returncode == 0
 
 
+@pytest.mark.slow
 def test_a_demo_whose_worker_dies_by_itself_says_so(stage):
     here, temporary = stage
     settings = {"TMPDIR": str(temporary), "PYTHONUNBUFFERED": "1"}

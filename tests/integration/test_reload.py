@@ -159,6 +159,7 @@ def running(task, *args):
     return job
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_edit_is_seen_and_a_signal_leaves_nothing_behind(number, reloading, tasks):
     reloading.start()

@@ -246,6 +246,7 @@ def test_check_raises_when_the_time_is_over(queue, nurse):
     assert nurse.ended(job) is State.EXCEEDED
 
 
+@pytest.mark.slow
 def test_a_job_whose_time_is_over_when_the_claim_is_answered_is_not_started(server):
     with slow_proxy(server.url, listen="unix") as line:
         with Nurse(made(line.url, lease=5.0)) as nurse, Nurse(made(server.url)) as producer:

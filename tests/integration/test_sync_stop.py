@@ -184,6 +184,7 @@ def test_a_job_handed_out_while_the_child_is_told_to_stop_goes_back(server):
             assert "reclaimed" not in producer.queue.stats().counters
 
 
+@pytest.mark.slow
 def test_a_child_leaves_although_the_server_is_away(server):
     with Server(binaries()["valkey9"]) as own:
         with Nurse(made(own.url), grace=0.3) as nurse:

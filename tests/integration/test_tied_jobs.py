@@ -167,6 +167,7 @@ def test_what_no_producer_wrote_names_no_twin(shifts):
     one.rests()
 
 
+@pytest.mark.slow
 def test_one_whose_worker_dies_before_it_has_asked_is_not_lost(shifts):
     one, _ = shifts
     config = one.queue.config

@@ -594,6 +594,7 @@ class Fleet:
         return self.hedges / self.made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("settings", [{}, {"delay": 0.03}], ids=["measured", "fixed"])
 def test_when_all_are_slow_hedging_is_off_by_itself_and_on_again(seed, settings):
