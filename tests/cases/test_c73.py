@@ -249,7 +249,7 @@ def finds_nothing(found, key, fence_of_the_last):
     assert found["key"] == key
     assert found["fence"] > fence_of_the_last
     for left in (found["left"], found["ambient"]):
-        assert 6.0 < left <= 7.0
+        assert 6.0 < left <= 7.1  # two hosts' ideas of the server's clock
 
 
 @under_both_runners
