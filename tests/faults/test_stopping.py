@@ -225,7 +225,7 @@ def test_no_child_outlives_a_supervisor_that_dies_while_it_starts(yard, pause_ms
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["killed", "frozen"])
-@pytest.mark.parametrize("busy", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.parametrize("busy", [False, True])
 @mostly("async")
 def test_a_stop_while_the_server_is_away_ends_in_bounded_time(runner, how, busy, tmp_path):
     """The jobs are not lost: with the server back, their lease lapses and they run elsewhere."""

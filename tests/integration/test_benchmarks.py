@@ -602,7 +602,7 @@ def test_shed_shows_goodput_under_overload(short_folder):
     assert set(shed.BARS) <= set(figures)
     # wide enough for a machine that does other things as well; --check holds the real bars
     for case in cases:
-        assert 0.7 <= figures[f"goodput_{case}"] <= 1.1, case
+        assert 0.8 <= figures[f"goodput_{case}"] <= 1.1, case
         assert 0.8 <= figures[f"accepted_on_time_{case}"] <= 1.0
     assert figures["fifo_expiry_constant_2x"] <= 0.2
 

@@ -46,18 +46,25 @@ def demo(stage, *args, **settings):
     return deadq_command("demo", *args, cwd=here, timeout=120, **settings)
 
 
-def unhurried(stage, *args):
-    """One run in which the promises held; other programs' work may spoil a run or two."""
+def unhurried(stage, *args, well=lambda _: True):
+    """One run in which the promises held, and all went ``well`` besides; other programs' work may
+    spoil a run or two."""
     for _ in range(3):
         done = demo(stage, *args)
         assert done.stderr == ""
-        if done.returncode == 0:
+        if done.returncode == 0 and well(done.stdout):
             return done.stdout
     pytest.fail(done.stdout)
 
 
+def overloaded(said):
+    """The orders came as fast as they were meant to, and so were more than could be served."""
+    phase = json.loads(said)["phases"]["overload"]
+    return sum(phase["refused"].values()) >= 0.1 * phase["offered"]
+
+
 def test_the_demo_shows_what_it_promises(stage):
-    shown = json.loads(unhurried(stage, "--json", "--seconds=8"))
+    shown = json.loads(unhurried(stage, "--json", "--seconds=8", well=overloaded))
     assert shown["good"]
     assert list(shown["phases"]) == NAMES
     for phase in shown["phases"].values():
@@ -67,7 +74,6 @@ def test_the_demo_shows_what_it_promises(stage):
         assert phase["duplicate_effects"] == 0
         assert phase["orphans"] == phase["runs"] - phase["on_time"] >= 0
     overload = shown["phases"]["overload"]
-    assert sum(overload["refused"].values()) > 0
     assert overload["seen_s"] >= 1.0
     assert shown["phases"]["calm"]["recovered_s"] is None
     assert "address" not in shown["about"]
