@@ -15,7 +15,7 @@ from typing import Final
 from ..deadline import seconds
 from ..errors import shown
 from .ramp import Ramp
-from .sustained import ROUNDING_S, SustainedFailure
+from .sustained import SustainedFailure
 
 _SHORTEST_S: Final = 0.001
 _LONGEST_S: Final = 86_400.0
@@ -119,7 +119,7 @@ class Circuit:
                 self._close(now)
                 return None
             self._open(now, "too many of the few calls in its ramp failed")
-        if now < self._until - ROUNDING_S:
+        if now < self._until:
             ahead = self._until - now if self.state is BreakerState.OPEN else 0.0
             return ahead + spread * self._settings.ramp
         # a probe that has no outcome yet is given up: its phase is over

@@ -8,9 +8,6 @@ from typing import Final
 _SLOTS: Final = 6
 """In each of so many parts of the time, a good share of the calls must have failed."""
 
-ROUNDING_S: Final = 1e-6
-"""Instants are sums of seconds: a minute of 60 steps may come out a rounding shorter (s)."""
-
 
 class SustainedFailure:
     """Watches outcomes; not safe to share between threads by itself.
@@ -62,7 +59,7 @@ class SustainedFailure:
         self._run_calls += 1
         return (
             failed
-            and self.lasted(now) >= self._lasts - ROUNDING_S
+            and self.lasted(now) >= self._lasts
             and self._run_calls >= self._least
             and self._failures >= self._ratio * self._calls
         )

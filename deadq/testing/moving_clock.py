@@ -7,9 +7,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from ..clock import installed
 from ..deadline import seconds as checked_seconds
+
+_HAIR_S: Final = 1e-9
+"""Each move adds so much to the monotonic clock (s), which is less than any time that counts: for
+a sum of seconds may come out a rounding above the instant that is reached by as many."""
 
 
 class Clock:
@@ -23,12 +28,13 @@ class Clock:
         self._wall_ms = int(time.time() * 1000)
         self._monotonic_ms = int(time.monotonic() * 1000)
         self._moved_ms = 0
+        self._moves = 0
         self._lock = threading.Lock()
         self._watchers: list[Callable[[], None]] = []
 
     def monotonic(self) -> float:
         """Seconds that only ever grow."""
-        return (self._monotonic_ms + self._moved_ms) / 1000
+        return (self._monotonic_ms + self._moved_ms) / 1000 + self._moves * _HAIR_S
 
     def wall_ms(self) -> float:
         """The time of day, milliseconds since 1970."""
@@ -47,6 +53,7 @@ class Clock:
         step_ms = math.ceil(round(checked_seconds(seconds, "seconds", positive=False) * 1000, 6))
         with self._lock:
             self._moved_ms += step_ms
+            self._moves += 1
             watchers = list(self._watchers)
         for watcher in watchers:
             watcher()

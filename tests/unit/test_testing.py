@@ -446,6 +446,18 @@ def test_a_clock_counts_whole_milliseconds_and_only_when_moved(clock):
     assert clock.monotonic() - monotonic == pytest.approx(0.301)
 
 
+@pytest.mark.parametrize("steps", [[2.0], [1.0, 1.0], [0.1] * 20])
+@pytest.mark.parametrize("began_ms", [1_000, 1_006, 4_005, 8_191_996])
+def test_what_takes_as_long_as_the_clock_was_moved_is_over(clock, began_ms, steps, monkeypatch):
+    """However the sums are rounded: a host's clock may have begun at any instant."""
+    monkeypatch.setattr(clock, "_monotonic_ms", began_ms)
+    deadline = Deadline.after(2.0)
+    for step in steps:
+        assert not deadline.expired
+        clock.advance(step)
+    assert deadline.expired
+
+
 def test_after_the_block_the_real_clock_counts_again():
     with testing.clock() as clock:
         clock.advance(3600)
