@@ -596,8 +596,7 @@ def test_shed_shows_goodput_under_overload(short_folder):
         *(f"refusal_p99_ms_{case}" for case in cases),
         *(f"cap_only_{case}" for case in cases),
         *(f"fifo_expiry_{case}" for case in cases),
-        *("loose_constant_2x", "loose_exponential_2x"),
-        *("cap_only_loose_constant_2x", "cap_only_loose_exponential_2x"),
+        *("loose_constant_2x", "cap_only_loose_constant_2x"),
     }
     assert set(shed.BARS) <= set(figures)
     # wide enough for a machine that does other things as well; --check holds the real bars
