@@ -1,13 +1,11 @@
 """Supervised workers for tests: ``deadq work`` in a session of its own, and whatever it starts."""
 
 import contextlib
-import fcntl
 import json
 import os
 import signal
 import subprocess
 import tempfile
-import termios
 import time
 from pathlib import Path
 from typing import Any, Self
@@ -18,6 +16,7 @@ from deadq import JobHandle
 from deadq.store import keys
 from tests.commands import COMMAND, environment
 from tests.depot import SERVED, Depot
+from tests.forked import Program
 from tests.marks import THOROUGH
 from tests.servers import Server, wait_until
 from tests.workers import pending
@@ -52,15 +51,14 @@ class SupervisedWorker:
     ) -> None:
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  lives as long as the worker
         shown = terminal is not None
-        self._process = subprocess.Popen(
-            [*COMMAND, "work", *options],
+        self._process = Program(
+            *(COMMAND[-1], "work", *options),
             cwd=cwd,
             env=environment(**settings),
             stdin=terminal if shown else subprocess.DEVNULL,
             stdout=terminal if shown else subprocess.DEVNULL,
             stderr=terminal if shown else self._errors,
-            start_new_session=True,
-            preexec_fn=take_terminal if shown else None,  # noqa: PLW1509  no locks are taken there
+            on_terminal=shown,
         )
 
     @property
@@ -221,11 +219,6 @@ class Yard:
         self._open.close()
         self.depot.close()
         self.client.close()
-
-
-def take_terminal() -> None:
-    """In a new process: have its standard input as the terminal that its session is on."""
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 def _processes() -> list[tuple[int, str, int]]:

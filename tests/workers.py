@@ -1,6 +1,6 @@
 """Other processes for tests: real workers on the handlers of ``tests.shop``, and whatever else.
 
-``Process("tests.module:function", argument=...)`` runs that function in a fresh interpreter. It
+``Process("tests.module:function", argument=...)`` runs that function as a program. It
 talks to the test by JSON values, one a line: :func:`tell` and :func:`hear` there, methods of the
 same names here.
 """
@@ -25,6 +25,7 @@ from typing import Any, Self
 import redis
 
 import deadq
+from tests.forked import Program
 from tests.servers import wait_until
 
 ROOT = Path(deadq.__path__[0]).parent
@@ -41,15 +42,13 @@ class Process:
     def __init__(self, target: str, *, wall: Path | None = None, **given: Any) -> None:
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  lives as long as the process
         self._heard: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.workers", target, json.dumps(given), str(wall or "")],
+        self._process = Program(
+            *("tests.workers", target, json.dumps(given), str(wall or "")),
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
-            text=True,
-            start_new_session=True,
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()

@@ -6,7 +6,6 @@ import sqlite3
 import statistics
 import struct
 import subprocess
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -15,7 +14,8 @@ import pytest
 
 from deadq import BreakerOpen, Queue, State
 from deadq.job import job_id
-from tests.commands import COMMAND, environment
+from tests.commands import COMMAND, ROOT, environment
+from tests.forked import Program
 from tests.servers import wait_until
 from tests.shop import Book
 
@@ -34,15 +34,16 @@ class Checkout:
         self._open = contextlib.ExitStack()
         with socket.create_server(("127.0.0.1", 0)) as listener:
             door = listener.fileno()
-            self.run("-m", "uvicorn", "workers.checkout.web:app", f"--fd={door}", fds=(door,))
+            self.run("uvicorn", "workers.checkout.web:app", f"--fd={door}", fds=(door,))
             self.address = f"http://127.0.0.1:{listener.getsockname()[1]}"
         self.client = self._open.enter_context(httpx.Client(base_url=self.address, timeout=20.0))
         self._open.callback(self.queue.close)
         self._open.callback(self.book.close)
 
     def run(self, *args, fds=(), **settings):
-        process = subprocess.Popen(
-            [sys.executable, *args],
+        process = Program(
+            *args,
+            cwd=ROOT,
             env=environment(**self.settings, **settings),
             stdin=subprocess.DEVNULL,
             stdout=(self.folder / "log").open("ab"),
@@ -54,7 +55,7 @@ class Checkout:
         return process
 
     def worker(self, target="workers.checkout.jobs:queue", slots=4, **settings):
-        worker = self.run(*COMMAND[1:], "work", target, f"--concurrency={slots}", **settings)
+        worker = self.run(COMMAND[-1], "work", target, f"--concurrency={slots}", **settings)
         wait_until(lambda: self.queue.stats().slots == slots, "the worker", 30.0)
         return worker
 

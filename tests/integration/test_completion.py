@@ -11,8 +11,8 @@ import pytest
 
 from deadq import State
 from tests.commands import COMMAND, deadq_command, environment
+from tests.forked import take_terminal
 from tests.servers import wait_until
-from tests.supervised import take_terminal
 
 DEADQ = """#!{python}
 import json, os, sys

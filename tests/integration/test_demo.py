@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import fcntl
 import json
 import os
 import pty
@@ -12,7 +11,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import termios
 import time
 
 import httpx
@@ -23,6 +21,7 @@ from deadq.demo.scenes import SCENES
 from deadq.demo.signals import signals_interrupt
 from deadq.demo.stage import Stage, staged
 from tests.commands import COMMAND, ROOT, deadq_command, environment, started, traces_of
+from tests.forked import Program
 
 NAMES = [scene.name for scene in SCENES]
 
@@ -203,25 +202,20 @@ def test_a_demo_interrupted_in_the_midst_of_trouble_leaves_nothing_behind(moment
     assert said.strip() == "deadq: interrupted"
 
 
-def take_terminal():
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-
-
 @contextlib.contextmanager
 def in_terminal(stage, *args):
     """The demo on a terminal of its own; gives the process, and its end of the terminal."""
     here, temporary = stage
     ours, its = pty.openpty()
     settings = environment(TMPDIR=str(temporary), TERM="xterm-256color", COLUMNS="80", LINES="24")
-    process = subprocess.Popen(
-        [*COMMAND, "demo", *args],
+    process = Program(
+        *(COMMAND[-1], "demo", *args),
         cwd=here,
         env=settings,
         stdin=its,
         stdout=its,
         stderr=its,
-        start_new_session=True,
-        preexec_fn=take_terminal,  # noqa: PLW1509  no locks are taken there
+        on_terminal=True,
     )
     os.close(its)
     try:

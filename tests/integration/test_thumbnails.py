@@ -4,7 +4,6 @@ import contextlib
 import io
 import re
 import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
@@ -12,7 +11,8 @@ import pytest
 from PIL import Image
 
 from deadq import BreakerOpen, Queue
-from tests.commands import COMMAND, environment
+from tests.commands import COMMAND, ROOT, environment
+from tests.forked import Program
 from tests.servers import wait_until
 
 
@@ -31,7 +31,7 @@ class Thumbnails:
         self._settings = {"DEADQ_URL": url, "THUMBNAILS_FOLDER": str(self.folder)}
         self.queue = Queue("thumbnails", capacity=32, url=url)
         self._open = contextlib.ExitStack()
-        self._run("-m", "flask", "--app", "workers.thumbnails.web", "run", "--port=0")
+        self._run("flask", "--app", "workers.thumbnails.web", "run", "--port=0")
         found = wait_until(
             lambda: re.search(r"Running on (http://\S+)", self._log.read_text()), "the web app"
         )
@@ -39,8 +39,9 @@ class Thumbnails:
         self._open.callback(self.queue.close)
 
     def _run(self, *args):
-        process = subprocess.Popen(
-            [sys.executable, *args],
+        process = Program(
+            *args,
+            cwd=ROOT,
             env=environment(**self._settings),
             stdin=subprocess.DEVNULL,
             stdout=self._log.open("ab"),
@@ -50,7 +51,7 @@ class Thumbnails:
         self._open.callback(process.terminate)
 
     def worker(self):
-        self._run(*COMMAND[1:], "work", "workers.thumbnails.jobs:queue", "--concurrency", "2")
+        self._run(COMMAND[-1], "work", "workers.thumbnails.jobs:queue", "--concurrency", "2")
         wait_until(lambda: self.queue.stats().slots == 2, "the worker")
 
     def post(self, image, width="200", timeout_ms="10000"):
