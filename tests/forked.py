@@ -8,6 +8,7 @@ import fcntl
 import multiprocessing
 import multiprocessing.forkserver
 import os
+import pkgutil
 import runpy
 import subprocess
 import sys
@@ -20,12 +21,19 @@ from multiprocessing.reduction import DupFd
 from pathlib import Path
 from typing import Any
 
+import deadq
+
 _IMPORTED = [
     *("pytest", "_hypothesis_pytestplugin", "hypothesis.strategies", "pytest_timeout"),
     *("xdist.plugin", "deadq.testing.pytest_plugin", "fakeredis", "lupa", "trustme"),
-    *("deadq.cli.app", "deadq.cli.completion", "rich.console", "rich.table", "rich.live"),
+    *("rich.console", "rich.table", "rich.live", "typer._adapters"),
+    *(
+        module.name
+        for module in pkgutil.walk_packages(deadq.__path__, "deadq.")
+        if not module.name.endswith("__main__")
+    ),
 ]
-"""What a run of tests or of the command needs, and takes the most time."""
+"""What a run of tests or of the command needs, and takes the most time, as far as it is there."""
 
 _SETTINGS = dict(os.environ)
 """Those that no test has changed yet."""

@@ -352,13 +352,17 @@ def test_a_forked_child_keeps_no_connection_and_no_port_open(server):
     with slow_proxy(server.server_address) as proxy, Client(proxy) as client:
         assert client.ask("hello") == "HELLO"
         reader, writer = os.pipe()
+        told, telling = os.pipe()
         child = os.fork()
         if child == 0:
+            os.write(telling, b".")  # what is done in a new process has been done
             os.close(writer)
             os.read(reader, 1)  # until the parent has looked
             os._exit(0)
         try:
-            os.close(reader)
+            os.read(told, 1)
+            for end in (reader, told, telling):
+                os.close(end)
             proxy.cut()
             with pytest.raises(ConnectionResetError):
                 client.hear()
