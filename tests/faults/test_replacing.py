@@ -3,6 +3,7 @@
 import os
 import signal
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -75,7 +76,7 @@ def test_a_child_that_is_killed_while_idle_is_replaced_and_nobody_is_a_suspect(y
     (child,) = worker.children()
     os.kill(child, signal.SIGKILL)
     # until then it is parked, and may still be given a job
-    wait_until(lambda: child not in worker.children(), "it to be dead")
+    wait_until(lambda: not Path(f"/proc/{child}").exists(), "all its threads to be dead")
     for _ in range(2):  # the first may be answered before what came with it has been looked at
         yard.client.ping()
     assert yard.tasks.whoami.call() not in {child, worker.pid}
