@@ -18,25 +18,27 @@ tied_p99_cut          jobs in two queues on a real server, two workers: p99 tied
 tied_duplicates       runs started / jobs, less 1
 tied_left             jobs that are left in either queue in the end
 
-Of 10,000 requests each, which is a million calls (``--quick``: 1,500), and 500 over HTTP (200).
+Of 10,000 requests each, which is a million calls (``--quick``: 1,000), and 500 over HTTP (200).
 Where every stall gets its second call, 1 request in 10,000 still stalls, as both calls did.
 """
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from typing import Any, Final
 
+from .harness.children import Child
 from .harness.environment import Environment
 from .harness.report import Bar, Options, Report, options, say
 from .harness.server import PrivateServer
 from .hedging.chart import picture
-from .hedging.fleet import HEDGES, simulate_all
+from .hedging.fleet import HEDGES, PATIENCE_S, simulate_all
 from .hedging.over_http import over_http
 from .hedging.spells import FACTOR, MORE_FACTORS, SPELL_S, hedges_when_slow
 from .hedging.tied import tied
 
-REQUESTS, REQUESTS_QUICK = 10_000, 1_500
+REQUESTS, REQUESTS_QUICK = 10_000, 1_000
 OVER_HTTP, OVER_HTTP_QUICK = 500, 200
 TIED_S, TIED_S_QUICK = 60.0, 15.0
 SHOWN: Final = (0.5, 0.9, 0.99, 0.999, 0.9999)
@@ -64,18 +66,26 @@ def suffix(way: str) -> str:
 
 def in_spells(given: Options) -> tuple[dict[str, float], dict[str, Any]]:
     """Second calls while all servers are slow; in the series more or less slow ones."""
-    figures, series = {}, {}
-    for way in HEDGES:
-        if way == "unhedged":
-            continue
-        figures[f"hedges_when_slow{suffix(way)}"] = hedges_when_slow(
-            way, FACTOR, given.seed, SPELL_S / 2 if given.quick else SPELL_S
-        )
-        if not given.quick:
-            series[f"by_factor{suffix(way)}"] = {
-                f"{factor:g}": round(hedges_when_slow(way, factor, given.seed, SPELL_S), 5)
-                for factor in MORE_FACTORS
-            }
+    ways = [way for way in HEDGES if way != "unhedged"]
+    seconds = SPELL_S / 3 if given.quick else SPELL_S
+    factors = () if given.quick else MORE_FACTORS
+    with contextlib.ExitStack() as stack:
+        asked = {
+            (way, factor): stack.enter_context(
+                Child(hedges_when_slow, way, factor, given.seed, seconds)
+            )
+            for way in ways
+            for factor in (FACTOR, *factors)
+        }
+        found = {case: child.result(PATIENCE_S) for case, child in asked.items()}
+    figures = {f"hedges_when_slow{suffix(way)}": found[way, FACTOR] for way in ways}
+    series = {
+        f"by_factor{suffix(way)}": {
+            f"{factor:g}": round(found[way, factor], 5) for factor in factors
+        }
+        for way in ways
+        if factors
+    }
     for name, figure in figures.items():
         say(f"{name}: {figure:.3%}")
     return figures, series
@@ -86,7 +96,9 @@ def main() -> int:
     given = options(__doc__)
     with PrivateServer(given.server) as server:
         environment = Environment(server, seed=given.seed)
-        ties, ties_ms = tied(server, TIED_S_QUICK if given.quick else TIED_S, given.seed)
+    with Child(over_http, OVER_HTTP_QUICK if given.quick else OVER_HTTP, given.seed) as child:
+        ties, ties_ms = tied(given.server, TIED_S_QUICK if given.quick else TIED_S, given.seed)
+        http, http_ms = child.result(PATIENCE_S)
     found = simulate_all(REQUESTS_QUICK if given.quick else REQUESTS, given.seed)
     plain = found["unhedged"]
     figures: dict[str, float] = {}
@@ -96,7 +108,6 @@ def main() -> int:
             figures[f"extra_requests{suffix(way)}"] = seen.extra
         figures[f"p999_ms_{way}"] = seen.p(0.999) * 1000
     spells, by_factor = in_spells(given)
-    http, http_ms = over_http(OVER_HTTP_QUICK if given.quick else OVER_HTTP, given.seed)
     series = {
         "percentiles_ms": {
             way: {f"{q:g}": round(seen.p(q) * 1000, 2) for q in SHOWN}

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import statistics
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from .harness.environment import Environment
@@ -65,7 +66,12 @@ def fleet(seen: Seen, begin: float, end: float) -> list[tuple[float, float]]:
 def outages(given: Options) -> tuple[dict[str, float], dict[str, Any]]:
     """With a budget, until its server is killed and on from there; and without."""
     seconds = QUICK_S if given.quick else PRECISE_S
-    seen = run(Scene(budget=True, seconds=seconds, alone=ALONE_S), given.server, given.seed)
+    scenes = (
+        Scene(budget=True, seconds=seconds, alone=ALONE_S),
+        Scene(budget=False, seconds=2 * WINDOW_S + 1.0),
+    )
+    with ThreadPoolExecutor() as side_by_side:
+        seen, free = side_by_side.map(lambda scene: run(scene, given.server, given.seed), scenes)
     windows = fleet(seen, seen.outage, seen.death)
     later = [ratio for at, ratio in windows if at >= seen.outage + WINDOW_S]
     first = [ratio for at, ratio in windows if at < seen.outage + WINDOW_S]
@@ -75,7 +81,6 @@ def outages(given: Options) -> tuple[dict[str, float], dict[str, Any]]:
     ]
     calls = together(seen.calls).first
     say(f"with a budget {max(later):.3f}, each process alone {max(each):.3f}")
-    free = run(Scene(budget=False, seconds=2 * WINDOW_S + 1.0), given.server, given.seed)
     without = fleet(free, free.outage, free.death)
     say(f"without {min(ratio for _, ratio in without):.3f}")
     figures = {

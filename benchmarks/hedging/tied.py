@@ -13,7 +13,8 @@ import contextlib
 import random
 import signal
 from collections.abc import Iterator
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 from deadq import Queue, Task, Worker, atie
 
@@ -63,27 +64,46 @@ def serve(url: str, name: str) -> int:
     return len(runs)
 
 
-def tied(server: PrivateServer, seconds: float, seed: int) -> tuple[dict[str, float], Any]:
-    """The same arrivals twice: to one queue each, and to both."""
+class Half(NamedTuple):
+    """What came of the jobs that were tied, or of those that were not."""
+
+    taken_s: list[float]
+    left: int
+    """Jobs that the queues hold in the end."""
+    duplicates: int
+    """Runs beyond one for each job."""
+
+
+def tied(binary: Path, seconds: float, seed: int) -> tuple[dict[str, float], Any]:
+    """The same arrivals twice, side by side: to one queue each, and to both."""
     with contextlib.ExitStack() as stack:
+        halves = [
+            stack.enter_context(Child(_half, binary, seconds, seed, both)) for both in (False, True)
+        ]
+        plain, pairs = (half.result(seconds + _PATIENCE_S) for half in halves)
+    p99, p99_tied = percentile(plain.taken_s, 0.99), percentile(pairs.taken_s, 0.99)
+    figures = {
+        "tied_p99_cut": 1.0 - p99_tied / p99,
+        "tied_duplicates": (plain.duplicates + pairs.duplicates) / len(pairs.taken_s),
+        "tied_left": float(plain.left + pairs.left),
+    }
+    series = {
+        name: {f"{q:g}": round(percentile(half.taken_s, q) * 1000, 2) for q in (0.5, 0.9, 0.99)}
+        for name, half in (("untied_ms", plain), ("tied_ms", pairs))
+    }
+    return figures, {**series, "jobs": len(pairs.taken_s), "rate": round(RATE, 1)}
+
+
+def _half(binary: Path, seconds: float, seed: int, both: bool) -> Half:
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(PrivateServer(binary))
         children = [stack.enter_context(Child(serve, server.url, name)) for name in QUEUES]
-        plain = asyncio.run(_jobs(server.url, seconds, seed, both=False))
-        pairs = asyncio.run(_jobs(server.url, seconds, seed, both=True))
+        taken, left = asyncio.run(_jobs(server.url, seconds, seed, both=both))
         for child in children:
             child.stop()
         runs = sum(child.result(_PATIENCE_S) for child in children)
-    wanted = len(plain[0]) + len(pairs[0]) + 2 * len(QUEUES)  # those that said a worker is there
-    p99, p99_tied = percentile(plain[0], 0.99), percentile(pairs[0], 0.99)
-    figures = {
-        "tied_p99_cut": 1.0 - p99_tied / p99,
-        "tied_duplicates": (runs - wanted) / len(pairs[0]),
-        "tied_left": float(plain[1] + pairs[1]),
-    }
-    series = {
-        name: {f"{q:g}": round(percentile(values, q) * 1000, 2) for q in (0.5, 0.9, 0.99)}
-        for name, values in (("untied_ms", plain[0]), ("tied_ms", pairs[0]))
-    }
-    return figures, {**series, "jobs": len(pairs[0]), "rate": round(RATE, 1)}
+    wanted = len(taken) + len(QUEUES)  # those that said a worker is there
+    return Half(taken, left, runs - wanted)
 
 
 async def _jobs(url: str, seconds: float, seed: int, *, both: bool) -> tuple[list[float], int]:
