@@ -1,0 +1,180 @@
+"""Deadlines for ASGI apps: Starlette, FastAPI, Django, Quart, or none of them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, Final, Unpack
+
+from ..errors import DeadqError
+from ..resilience import Allowance
+from .answers import Answer, answer_for, told
+from .headers import BadHeader
+from .inbound import REPLAYED_HEADER, Inbound, Terms, TermsGiven, ambient
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+_GONE: Final[Message] = {"type": "http.disconnect"}
+
+
+class DeadlineMiddleware:
+    """Gives each request a deadline, makes it the ambient one, and holds the handler to it.
+
+    The handler is cancelled at the deadline, which is answered with 504, and when the caller hangs
+    up. What it does once its answer is sent (background tasks) is left alone. A request that comes
+    with too little time is answered with 504 at once, one that cannot be understood with 400. An
+    error of deadq's that the app lets through is answered as :func:`deadq.edge.answer_for` says.
+
+    Args:
+        app: the app.
+        within: seconds that a request may take; a caller may ask for less, and gets no more.
+        reserve: with no more than this left (s) nothing useful can be done.
+        retries: what this service gives as the edge, where a request says nothing: most retries of
+            whatever is done for it.
+        trusted: whether callers are services of ours, whose ``x-retry-budget`` counts as it stands.
+        service: the label of ``deadq_inbound_requests_total``.
+        caller: tells from the scope who calls, so that callers do not share idempotency keys;
+            without it all of them are one.
+
+    Raises:
+        ValueError, TypeError: an odd setting, by its name.
+    """
+
+    def __init__(self, app: App, **terms: Unpack[TermsGiven]) -> None:
+        self._app = app
+        self._terms = Terms(**terms)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """An ASGI app."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = _headers_of(scope)
+        try:
+            request, allowance = self._terms.read(headers.get, scope)
+        except BadHeader as odd:
+            await _answer(send, told(400, "malformed", str(odd)))
+            return
+        exchange = _Exchange(request, receive, send)
+        if self._terms.hopeless(request):
+            await exchange.answer(_too_late())
+            return
+        has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
+        await self._handle(scope, exchange, allowance, has_body=has_body)
+
+    async def _handle(
+        self, scope: Scope, exchange: _Exchange, allowance: Allowance, *, has_body: bool
+    ) -> None:
+        request = exchange.request
+        try:
+            async with asyncio.timeout(request.deadline.remaining()) as exchange.limit:
+                if not has_body:
+                    exchange.listen()
+                with ambient(request, allowance):
+                    await self._app(scope, exchange.receive, exchange.send)
+        except TimeoutError:
+            if not exchange.limit.expired():
+                raise
+            if not exchange.gone:
+                await exchange.answer(_too_late())
+        except DeadqError as error:
+            if exchange.begun:
+                raise
+            await exchange.answer(answer_for(error))
+        finally:
+            await exchange.close()
+
+
+class _Exchange:
+    """A request and its answer, and whether the caller is still there."""
+
+    limit: asyncio.Timeout
+
+    def __init__(self, request: Inbound, receive: Receive, send: Send) -> None:
+        self.request = request
+        self.begun = False
+        """Whether an answer is on its way."""
+        self.gone = False
+        """Whether the caller has hung up."""
+        self._receive = receive
+        self._send = send
+        self._ended = False
+        self._listener: asyncio.Task[None] | None = None
+        self._heard: asyncio.Queue[Message] = asyncio.Queue(1)
+
+    def listen(self) -> None:
+        """From now on, hear what comes before the app asks: it may be that nobody is there.
+
+        One message ahead at most, so that a body is not read into memory. Not before the app reads
+        of a request with a body: by asking for that, a server lets the caller send it.
+        """
+        if self._listener is None:
+            self._listener = asyncio.create_task(self._listen())
+
+    async def receive(self) -> Message:
+        """For the app."""
+        self.listen()
+        message = await self._heard.get()
+        if message is _GONE:
+            self._heard.put_nowait(_GONE)  # whoever asks again hears it again
+        return message
+
+    async def send(self, message: Message) -> None:
+        """For the app."""
+        if message["type"] == "http.response.start":
+            self.begun = True
+            if self.request.replayed:
+                named = (REPLAYED_HEADER.encode(), b"true")
+                message = {**message, "headers": [*message.get("headers", ()), named]}
+        elif message["type"] == "http.response.body" and not message.get("more_body"):
+            self._ended = True
+            self.limit.reschedule(None)
+        await self._send(message)
+
+    async def answer(self, answer: Answer) -> None:
+        """In the app's place, unless it has begun to."""
+        if not self.begun:
+            self.begun = True
+            await _answer(self._send, answer)
+
+    async def close(self) -> None:
+        """Hear nothing any more."""
+        if self._listener is not None:
+            self._listener.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._listener
+
+    async def _listen(self) -> None:
+        while True:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                break
+            await self._heard.put(message)
+        # once the answer is out, servers say so too: nobody has hung up on it
+        if not self._ended and not self.limit.expired():
+            self.gone = True
+            self.limit.reschedule(asyncio.get_running_loop().time())
+        await self._heard.put(_GONE)
+
+
+def _headers_of(scope: Scope) -> dict[str, str]:
+    """By name; of those that come twice, the first."""
+    found: dict[str, str] = {}
+    for name, value in scope["headers"]:
+        found.setdefault(name.decode("latin-1").lower(), value.decode("latin-1"))
+    return found
+
+
+def _too_late() -> Answer:
+    return told(504, "DeadlineExceeded", "the request's deadline has passed")
+
+
+async def _answer(send: Send, answer: Answer) -> None:
+    headers = [(name.encode(), value.encode("latin-1")) for name, value in answer.headers.items()]
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.body", "body": answer.body})
