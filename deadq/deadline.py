@@ -240,17 +240,6 @@ class Deadline:
         return f"<Deadline in {self.remaining():.3f} s>"
 
 
-@contextmanager
-def beginning(deadline: Deadline) -> Iterator[None]:
-    """Make ``deadline`` the ambient one of a block that has nothing to do with what was before it:
-    a request whose server calls the app in the context of the last one."""
-    token = _ambient.set(deadline)
-    try:
-        yield
-    finally:
-        _ambient.reset(token)
-
-
-def set_ambient(deadline: Deadline) -> None:
+def set_ambient(deadline: Deadline | None) -> None:
     """Make ``deadline`` the ambient one of the current context for good (a job's own context)."""
     _ambient.set(deadline)

@@ -11,10 +11,12 @@ from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
+from werkzeug.serving import make_server
 
 from deadq import Deadline, QueueFull
 from deadq.edge import asgi, inbound, wsgi
 from deadq.resilience import Allowance
+from tests.workers import tell
 
 WITHIN_S = 3.0
 
@@ -111,11 +113,10 @@ def caller(source: asgi.Scope) -> str:
 
 
 HANDLERS = (show, nap, echo, drip, later, full, times_out, replay)
-plain = Starlette(routes=[Route(f"/{fn.__name__}", fn, methods=["GET", "POST"]) for fn in HANDLERS])
-plain.add_middleware(
+app = Starlette(routes=[Route(f"/{fn.__name__}", fn, methods=["GET", "POST"]) for fn in HANDLERS])
+app.add_middleware(
     asgi.DeadlineMiddleware, within=WITHIN_S, retries=2, service="tests", caller=caller
 )
-app = plain
 
 
 def blocking(environ: wsgi.Environ, start_response: wsgi.StartResponse):
@@ -141,6 +142,13 @@ def _pieces(path: str):
     yield f"{found['left']} {found['key']} {found['retries']}".encode()
     if path == "/streams":
         yield f" {seen()['key']}".encode()
+
+
+def serve_blocking() -> None:
+    """A process with a thread for each request; tells its port."""
+    server = make_server("127.0.0.1", 0, served_blocking, threaded=True)
+    tell(server.port)
+    server.serve_forever()
 
 
 served_blocking = wsgi.DeadlineMiddleware(

@@ -10,10 +10,12 @@ from typing import Any, Final, TypedDict, TypeVar
 from urllib.parse import quote
 
 from ..config import MAX_RETRIES, whole
-from ..deadline import NETWORK_MARGIN_S, Deadline, beginning, seconds
+from ..deadline import NETWORK_MARGIN_S, Deadline, seconds
+from ..deadline import set_ambient as set_deadline
 from ..errors import DeadlineExceeded, shown
 from ..handle import JobHandle
 from ..resilience import RETRY_BUDGET_HEADER, Allowance
+from ..resilience.allowance import set_ambient as set_allowance
 from . import counts
 from .headers import BadHeader, deadline_of
 
@@ -140,16 +142,25 @@ class Terms:
         return f"{quote(caller, safe='')}:{said}"
 
 
+def set_ambient(
+    request: Inbound | None, deadline: Deadline | None, allowance: Allowance | None
+) -> None:
+    """Make them what the current context goes by, for good: it is to be the request's own."""
+    _ambient.set(request)
+    set_deadline(deadline)
+    set_allowance(allowance)
+
+
 @contextlib.contextmanager
 def ambient(request: Inbound, allowance: Allowance) -> Iterator[None]:
-    """Make them what the block, and all that it calls, goes by.
+    """Make them what the block goes by.
 
     Nothing is inherited: a server may take up a connection's next request in the context in which
     the last one was answered.
     """
-    token = _ambient.set(request)
+    before = inbound(), Deadline.current(), Allowance.current()
+    set_ambient(request, request.deadline, allowance)
     try:
-        with beginning(request.deadline), allowance.scope():
-            yield
+        yield
     finally:
-        _ambient.reset(token)
+        set_ambient(*before)

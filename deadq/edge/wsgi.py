@@ -14,7 +14,7 @@ from typing import Any, Unpack
 from ..errors import DeadqError
 from .answers import Answer, answer_for, told
 from .headers import BadHeader
-from .inbound import REPLAYED_HEADER, Inbound, Terms, TermsGiven, ambient
+from .inbound import REPLAYED_HEADER, Inbound, Terms, TermsGiven, set_ambient
 
 Environ = dict[str, Any]
 StartResponse = Callable[..., Any]
@@ -54,8 +54,7 @@ class DeadlineMiddleware:
             late = told(504, "DeadlineExceeded", "the request's deadline has passed")
             return _answer(start_response, late)
         context = contextvars.copy_context()
-        scope = ambient(request, allowance)
-        context.run(scope.__enter__)  # it ends with the context, which is this request's own
+        context.run(set_ambient, request, request.deadline, allowance)
         try:
             pieces = context.run(self._app, environ, _marking(start_response, request))
         except DeadqError as error:
