@@ -30,7 +30,6 @@ async def spend(request: Request) -> Response:
     """The instants, by the clock that all processes of a machine share, at which the request's
     deadline is by this service's account and those below."""
     came = inbound()
-    assert came is not None
     mine = {"deadline": came.deadline.monotonic, "left": came.deadline.remaining()}
     seconds, _, rest = request.query_params["s"].partition(",")
     await asyncio.sleep(float(seconds))
