@@ -321,6 +321,39 @@ def test_reraise_gives_the_last_error_itself_with_a_note(time, form):
     assert found.value.__notes__ == ["not retried after 2 attempts: all 2 attempts were made"]
 
 
+def test_it_says_what_failed_and_why_it_was_not_tried_again(time, form):
+    """An outcome of a job has the text alone, and not what the error came from."""
+    assert str(denied(form, Script(time), tries=2, backoff=AT_ONCE)) == (
+        "ConnectionResetError('again') was not retried after 2 attempts: all 2 attempts were made"
+    )
+    assert str(denied(form, Script(time), tries=1)) == (
+        "ConnectionResetError('again') was not retried after 1 attempt: the only attempt was made"
+    )
+    assert str(denied(form, Script(time, KeyError("no such item")))) == (
+        "KeyError('no such item') was not retried after 1 attempt: KeyError does not pass by itself"
+    )
+    odd = ConnectionError("line\n" * 1_000)
+    assert len(str(denied(form, Script(time, odd), tries=1))) < 250
+
+
+def test_it_says_what_failed_in_a_layer_below(time, form):
+    class Below:
+        def step(self):
+            return decorated(Script(time, KeyError("no such item")))
+
+    error = denied(form, Below())
+    assert error.reason == "permanent"
+    assert str(error) == (
+        "KeyError('no such item') was not retried after 1 attempt: a layer below has given up"
+    )
+
+
+def test_time_that_is_over_is_not_said_to_be_less_than_nothing(time, form):
+    error = denied(form, Script(time, takes=1.25), within=1.0, backoff=AT_ONCE)
+    assert error.reason == "deadline"
+    assert ": 0 s are left, " in str(error)
+
+
 @pytest.mark.parametrize(
     ("on", "calls"),
     [
