@@ -275,6 +275,17 @@ def test_an_attempt_on_a_loop_is_cancelled_when_its_time_is_over():
     assert len(tried) == 2
 
 
+def test_an_attempt_whose_time_is_over_says_how_long_it_was(time):
+    @aretry(tries=1, timeout=0.01)
+    async def hangs():
+        await asyncio.Event().wait()
+
+    with pytest.raises(RetryDenied) as found:
+        asyncio.run(hangs())
+    assert isinstance(found.value.__cause__, TimeoutError)
+    assert str(found.value.__cause__) == "the attempt ran longer than its limit of 0.01 s"
+
+
 def test_a_plain_loop_tells_its_client_how_long_it_may_take(time):
     for attempt in retry(timeout=0.5, within=0.3):
         with attempt:
