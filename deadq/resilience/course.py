@@ -16,7 +16,7 @@ import contextlib
 from typing import Final, NoReturn
 
 from .. import clock
-from ..errors import DeadlineExceeded, RetryDenied, shown
+from ..errors import DeadlineExceeded, RetryDenied
 from . import counts
 from .allowance import Allowance
 from .policy import Policy
@@ -182,9 +182,20 @@ class Course:
             with contextlib.suppress(Exception):  # an error may be odd in any way
                 error.add_note(text)
             raise error
-        # where the error itself does not come along, as in a job's outcome, its name does
-        raise RetryDenied(f"{shown(failure_of(error), 120)} was {text}", reason=reason) from error
+        # the error itself does not come along everywhere: a job's outcome has the text alone
+        raise RetryDenied(f"{text} ({_told(failure_of(error))})", reason=reason) from error
 
 
 def _all(tries: int) -> str:
     return "the only attempt was" if tries == 1 else f"all {tries} attempts were"
+
+
+def _told(error: BaseException) -> str:
+    """Its kind and the first line of what it says, which is short and printable."""
+    said = ""
+    with contextlib.suppress(Exception):  # an error may be odd in any way
+        said = str(error).strip().partition("\n")[0][:160]
+    kind = type(error).__name__
+    if not said:
+        return kind
+    return f"{kind}: {said if said.isprintable() else ascii(said)[1:-1]}"
