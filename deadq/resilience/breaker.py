@@ -126,10 +126,12 @@ class Breaker:
     ) -> None:
         if not isinstance(name, str):
             raise TypeError(f"a breaker's name must be a str, not {shown(name)}")
-        if not callable(failures):
+        # a class is callable, too, and would make every exception a failure
+        if not callable(failures) or isinstance(failures, type):
             raise TypeError(
                 "breaker failures must be a function that says of an exception whether it is a "
-                f"failure, not {shown(failures)}"
+                "failure, such as lambda error: isinstance(error, OSError), "
+                f"not {shown(failures)}"
             )
         self.name = name
         self._failures = failures

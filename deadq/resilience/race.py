@@ -123,9 +123,11 @@ class Race(Generic[R]):
         try:
             async with asyncio.timeout(left):
                 winner = await self._decided()
-        except BaseException:
+        except BaseException as error:
             self._learn()
             await _ended(self._tasks)
+            if isinstance(error, TimeoutError) and left is not None:
+                error.args = (f"{plan.name}: no call succeeded within {left:.3g} s",)
             raise
         self._learn()
         if _succeeded(winner):

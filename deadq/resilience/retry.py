@@ -118,6 +118,7 @@ class AsyncAttempt(Attempt):
             try:
                 await self._limit.__aexit__(kind, error, at)
             except TimeoutError as late:
+                late.args = (f"the attempt ran longer than its limit of {self.timeout:.3g} s",)
                 error = late
         return self.leave(error)
 

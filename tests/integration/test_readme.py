@@ -14,7 +14,7 @@ import pytest
 
 import deadq
 from deadq.edge import answer_for
-from deadq.resilience import race
+from deadq.resilience import course, race
 from tests.commands import deadq_command
 from tests.readme import README, blocks, code, section
 from tests.servers import Server
@@ -88,6 +88,14 @@ def test_the_example_of_a_retry_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [url for url, *_ in seen] == ["http://quotes.internal/tea"] * 2
     assert all(0 < timeout <= 0.5 for _, timeout, _ in seen)
     assert seen[0][2] == {"x-retry-budget": "0"}
+
+
+def test_every_reason_for_no_retry_is_in_the_readme() -> None:
+    reasons = re.findall(r"^    (\w+) {2,}", course.__doc__ or "", flags=re.MULTILINE)
+    assert len(reasons) == 6
+    assert sorted(re.findall(r"^\| `(\w+)` \|", section("Retries"), flags=re.MULTILINE)) == sorted(
+        reasons
+    )
 
 
 def test_the_example_of_hedging_holds() -> None:

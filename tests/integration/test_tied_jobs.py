@@ -616,6 +616,16 @@ def test_two_servers_are_not_one(two):
         tie(*calls([two[0], far]))
 
 
+def test_what_is_not_awaited_is_refused_with_the_remedy(two):
+    async def main():
+        call = two[0].task(within=9.0, name="awaited")(lambda: None).abind()
+        with pytest.raises(TypeError, match=r": await task.abind\(...\)$"):
+            await atie(call, calls(two)[1])
+        await call
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("odd", [None, "job", 5])
 def test_what_is_not_bound_is_refused(two, odd):
     with pytest.raises(TypeError, match=r"tie takes what task.bind\(...\) makes, not"):

@@ -336,7 +336,8 @@ def test_its_name_stands_in_what_it_says(hand):
         ({"minimum_calls": 10**9}, ValueError, "minimum_calls 1000000000 is not a number"),
         ({"minimum_calls": 20.0}, TypeError, "minimum_calls must be an int, not 20.0"),
         ({"minimum_calls": True}, TypeError, "minimum_calls must be an int, not True"),
-        ({"failures": OSError()}, TypeError, "says of an exception whether it is a failure, not"),
+        ({"failures": OSError()}, TypeError, "says of an exception whether it is a failure, such"),
+        ({"failures": OSError}, TypeError, "lambda error: isinstance(error, OSError), not <class"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused_with_fault_and_remedy(settings, error, said):

@@ -368,7 +368,7 @@ def changed(**changes):
             "calls names the unknown tier 'paymant': describe it, or name one of those described",
         ),
         (changed(web__calls=[7]), "tier web: a call must be a table of tier, times, timeout_s,"),
-        (changed(web__calls=[{}]), "tier web: calls names the unknown tier None"),
+        (changed(web__calls=[{}]), "tier web: a call's tier is missing: name the tier"),
         (changed(web__calls=[[]]), "tier web: calls holds an empty list: leave it out"),
         (changed(web__calls=[[["payment"]]]), "tier web: a call must be a table of tier, times"),
         (

@@ -533,8 +533,8 @@ def test_a_call_usually_takes_its_median():
 
 def test_the_time_holds_for_both_calls_together():
     script = Script((5.0, "one"), (5.0, "two"))
-    with pytest.raises(TimeoutError):
-        run(script, within=0.5)
+    with pytest.raises(TimeoutError, match=r"^quote: no call succeeded within 0.5 s$"):
+        run(script, within=0.5, name="quote")
     assert (script.calls, script.took, script.left) == (2, 0.5, set())
     assert script.lefts == [0.5, 0.4]
 
