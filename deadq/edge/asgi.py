@@ -159,6 +159,9 @@ class _Exchange:
         if not self._ended and not self.limit.expired():
             self.gone = True
             self.limit.reschedule(asyncio.get_running_loop().time())
+            # the app is cancelled, rather than told: to hear of it now would be an error to it
+            while not self.limit.expired():
+                await asyncio.sleep(0)  # noqa: ASYNC110  its timer goes off in the next round
         await self._heard.put(_GONE)
 
 

@@ -43,13 +43,13 @@ def test_what_failed_inside_is_not_told(error):
     assert b"secret" not in answer.body
 
 
-@pytest.mark.parametrize(("hint", "told"), [(0.2, "1"), (1.0, "1"), (1.01, "2"), (600.0, "600")])
 def test_a_call_below_that_was_given_up_is_a_bad_gateway():
     answer = answer_for(deadq.RetryDenied("secret", reason="tries"))
     assert (answer.status, json.loads(answer.body)["error"]) == (502, "RetryDenied")
     assert b"secret" not in answer.body
 
 
+@pytest.mark.parametrize(("hint", "told"), [(0.2, "1"), (1.0, "1"), (1.01, "2"), (600.0, "600")])
 def test_a_hint_is_in_whole_seconds_and_never_too_short(hint, told):
     for error in (deadq.QueueFull("", retry_after=hint), deadq.BreakerOpen("", retry_after=hint)):
         assert answer_for(error).headers["retry-after"] == told
