@@ -19,6 +19,11 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
+_LISTEN_AFTER_S: Final = 0.02
+"""Most handlers are done by then, and need nobody who listens."""
+
+_TOLD_S: Final = 0.01
+
 _GONE: Final[Message] = {"type": "http.disconnect"}
 
 
@@ -104,21 +109,34 @@ class _Exchange:
         self._receive = receive
         self._send = send
         self._ended = False
+        self._asked = False
+        """Whether the app is waiting for a message by itself."""
+        self._timer: asyncio.TimerHandle | None = None
         self._listener: asyncio.Task[None] | None = None
-        self._heard: asyncio.Queue[Message] = asyncio.Queue(1)
+        self._heard: asyncio.Queue[Message] | None = None
 
     def listen(self) -> None:
-        """From now on, hear what comes before the app asks: it may be that nobody is there.
+        """Soon, hear what comes before the app asks: it may be that nobody is there.
 
         One message ahead at most, so that a body is not read into memory. Not before the app reads
         of a request with a body: by asking for that, a server lets the caller send it.
         """
-        if self._listener is None:
-            self._listener = asyncio.create_task(self._listen())
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_LISTEN_AFTER_S, self._listen)
 
     async def receive(self) -> Message:
         """For the app."""
-        self.listen()
+        if self._heard is None:
+            self._asked = True
+            try:
+                message = await self._receive()
+            finally:
+                self._asked = False
+            if message["type"] == "http.disconnect":
+                await self._hung_up()
+            else:
+                self.listen()
+            return message
         message = await self._heard.get()
         if message is _GONE:
             self._heard.put_nowait(_GONE)  # whoever asks again hears it again
@@ -144,25 +162,36 @@ class _Exchange:
 
     async def close(self) -> None:
         """Hear nothing any more."""
+        if self._timer is not None:
+            self._timer.cancel()
         if self._listener is not None:
             self._listener.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._listener
 
-    async def _listen(self) -> None:
+    def _listen(self) -> None:
+        if self._asked:
+            self._timer = None  # the app hears by itself, for as long as it asks
+        else:
+            self._heard = asyncio.Queue(1)
+            self._listener = asyncio.create_task(self._hear(self._heard))
+
+    async def _hear(self, heard: asyncio.Queue[Message]) -> None:
         while True:
             message = await self._receive()
             if message["type"] == "http.disconnect":
                 break
-            await self._heard.put(message)
+            await heard.put(message)
+        await self._hung_up()
+        await heard.put(_GONE)
+
+    async def _hung_up(self) -> None:
         # once the answer is out, servers say so too: nobody has hung up on it
         if not self._ended and not self.limit.expired():
             self.gone = True
             self.limit.reschedule(asyncio.get_running_loop().time())
-            # the app is cancelled, rather than told: to hear of it now would be an error to it
-            while not self.limit.expired():
-                await asyncio.sleep(0)  # noqa: ASYNC110  its timer goes off in the next round
-        await self._heard.put(_GONE)
+            # the app is cancelled first: to hear of it now would be an error to one that reads
+            await asyncio.sleep(_TOLD_S)
 
 
 def _headers_of(scope: Scope) -> dict[str, str]:
