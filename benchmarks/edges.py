@@ -35,7 +35,7 @@ from .harness.report import Bar, Options, Report, options, say
 from .harness.rounds import Pair, each, paired
 
 TURNS: Final = 5
-QUICK: Final = (5, 150)
+QUICK: Final = (5, 60)
 PRECISE: Final = (15, 500)
 """Rounds, and requests in each turn of a round."""
 

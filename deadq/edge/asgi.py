@@ -19,8 +19,8 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-_LISTEN_AFTER_S: Final = 0.02
-"""Most handlers are done by then, and need nobody who listens."""
+_QUIET_S: Final = 0.02
+"""Most handlers are done by then, and need nobody who watches and listens."""
 
 _TOLD_S: Final = 0.01
 
@@ -59,9 +59,14 @@ class DeadlineMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        headers = _headers_of(scope)
+        headers = dict(reversed(list(scope["headers"])))  # of those that come twice, the first
+
+        def header(name: str) -> str | None:
+            value = headers.get(name.encode())
+            return None if value is None else value.decode("latin-1")
+
         try:
-            request, allowance = self._terms.read(headers.get, scope)
+            request, allowance = self._terms.read(header, scope)
         except BadHeader as odd:
             await _answer(send, told(400, "malformed", str(odd)))
             return
@@ -69,7 +74,7 @@ class DeadlineMiddleware:
         if self._terms.hopeless(request):
             await exchange.answer(_too_late())
             return
-        has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
+        has_body = headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers
         await self._handle(scope, exchange, allowance, has_body=has_body)
 
     async def _handle(
@@ -77,9 +82,8 @@ class DeadlineMiddleware:
     ) -> None:
         request = exchange.request
         try:
-            async with asyncio.timeout(request.deadline.remaining()) as exchange.limit:
-                if not has_body:
-                    exchange.listen()
+            async with asyncio.timeout(None) as exchange.limit:
+                exchange.watch(listening=not has_body)
                 with ambient(request, allowance):
                     await self._app(scope, exchange.receive, exchange.send)
         except TimeoutError:
@@ -111,18 +115,22 @@ class _Exchange:
         self._ended = False
         self._asked = False
         """Whether the app is waiting for a message by itself."""
+        self._watched = self._listening = False
         self._timer: asyncio.TimerHandle | None = None
         self._listener: asyncio.Task[None] | None = None
         self._heard: asyncio.Queue[Message] | None = None
 
-    def listen(self) -> None:
-        """Soon, hear what comes before the app asks: it may be that nobody is there.
+    def watch(self, *, listening: bool) -> None:
+        """From shortly on, hold the app to the deadline, and hear it when nobody is there any more.
 
-        One message ahead at most, so that a body is not read into memory. Not before the app reads
-        of a request with a body: by asking for that, a server lets the caller send it.
+        Messages are taken one ahead of the app at most, so that a body is not read into memory; of
+        a request with a body (not ``listening``) only once the app has begun to read, as by asking
+        for it a server lets the caller send it.
         """
-        if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(_LISTEN_AFTER_S, self._listen)
+        self._listening = listening
+        loop, left = asyncio.get_running_loop(), self.request.deadline.remaining()
+        self._until = loop.time() + left
+        self._timer = loop.call_later(min(left, _QUIET_S), self._watch)
 
     async def receive(self) -> Message:
         """For the app."""
@@ -135,7 +143,8 @@ class _Exchange:
             if message["type"] == "http.disconnect":
                 await self._hung_up()
             else:
-                self.listen()
+                self._listening = True
+                self._listen()
             return message
         message = await self._heard.get()
         if message is _GONE:
@@ -169,10 +178,15 @@ class _Exchange:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._listener
 
+    def _watch(self) -> None:
+        self._watched = True
+        if not self._ended:
+            self.limit.reschedule(self._until)
+        self._listen()
+
     def _listen(self) -> None:
-        if self._asked:
-            self._timer = None  # the app hears by itself, for as long as it asks
-        else:
+        # while the app asks it hears by itself
+        if self._watched and self._listening and not self._asked and self._heard is None:
             self._heard = asyncio.Queue(1)
             self._listener = asyncio.create_task(self._hear(self._heard))
 
@@ -192,14 +206,6 @@ class _Exchange:
             self.limit.reschedule(asyncio.get_running_loop().time())
             # the app is cancelled first: to hear of it now would be an error to one that reads
             await asyncio.sleep(_TOLD_S)
-
-
-def _headers_of(scope: Scope) -> dict[str, str]:
-    """By name; of those that come twice, the first."""
-    found: dict[str, str] = {}
-    for name, value in scope["headers"]:
-        found.setdefault(name.decode("latin-1").lower(), value.decode("latin-1"))
-    return found
 
 
 def _too_late() -> Answer:
