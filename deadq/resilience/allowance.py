@@ -21,6 +21,7 @@ from contextvars import ContextVar
 from typing import Final
 
 from ..config import MAX_RETRIES, whole
+from ..errors import shown
 
 RETRY_BUDGET_HEADER: Final = "x-retry-budget"
 
@@ -64,7 +65,13 @@ class Allowance:
             header: value of its ``x-retry-budget``; None where there is none.
             edge: what this layer gives as the edge.
             trusted: whether the caller is one of ours; another one can only lower ``edge``.
+
+        Raises:
+            ValueError, TypeError: the header is no ``str``; ``edge`` is out of bounds.
         """
+        if header is not None and not isinstance(header, str):
+            raise TypeError(f"{RETRY_BUDGET_HEADER} must be a str, not {shown(header)}")
+        edge = whole(edge, "edge", 0, MAX_RETRIES)
         if header is None or not _NUMBER.fullmatch(header.strip()):
             return cls(edge)
         said = min(int(header), MAX_RETRIES)
