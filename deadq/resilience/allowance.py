@@ -17,9 +17,9 @@ import contextlib
 import re
 import threading
 from collections.abc import Iterator
-from contextvars import ContextVar
 from typing import Final
 
+from ..ambient import Ambient
 from ..config import MAX_RETRIES, whole
 from ..errors import shown
 
@@ -115,14 +115,11 @@ class Allowance:
     @contextlib.contextmanager
     def scope(self) -> Iterator[Allowance]:
         """Make it the ambient one of the block."""
-        token = _ambient.set(self)
-        try:
+        with _ambient.held(self):
             yield self
-        finally:
-            _ambient.reset(token)
 
 
-_ambient: ContextVar[Allowance | None] = ContextVar("deadq_allowance", default=None)
+_ambient: Ambient[Allowance] = Ambient("deadq_allowance")
 
 
 @contextlib.contextmanager

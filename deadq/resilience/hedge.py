@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, ParamSpec, TypeVar
 
 from ..config import MAX_RETRIES, whole
-from ..deadline import seconds
+from ..deadline import duration, seconds
 from ..errors import shown
 from .budget import RetryBudget, Window, budget_of
 from .policy import Key, check_key_of_calls, check_repeats, key_of, name_of
@@ -93,7 +93,7 @@ class ahedge:  # noqa: N801  a decorator, as users write it
             )
         self._quantile = _between(quantile, "quantile", 0.5, 0.999, "0.95 hedges one call in 20")
         self._share = _between(share, "share", 0.001, 0.5, "0.05 allows one second call for 20")
-        self._within = None if within is None else seconds(within, "within")
+        self._within = None if within is None else duration(within, "within")
         self._needs = seconds(needs, "needs", positive=False)
         self._budget = budget_of(budget)
         self._writes = writes

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..config import MAX_RETRIES, whole
-from ..deadline import Deadline, seconds
+from ..deadline import Deadline, duration, seconds
 from ..errors import shown
 from .backoff import Backoff
 from .budget import RetryBudget, budget_of
@@ -82,9 +82,9 @@ def policy(
         tries=whole(tries, "tries", 1, MAX_RETRIES + 1),
         wanted=is_transient if on is None else _wanted(on),
         backoff=backoff or Backoff(),
-        within=None if within is None else seconds(within, "within"),
+        within=None if within is None else duration(within, "within"),
         deadline=deadline,
-        timeout=None if timeout is None else seconds(timeout, "timeout"),
+        timeout=None if timeout is None else duration(timeout, "timeout"),
         needs=seconds(needs, "needs", positive=False),
         budget=budget_of(budget),
         writes=writes,
