@@ -23,7 +23,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
-from ..deadline import Deadline
+from ..deadline import LONGEST_S, Deadline
 from ..errors import shown
 from .backoff import Backoff
 from .budget import RetryBudget
@@ -61,10 +61,12 @@ class Attempt:
         self.entered = False
 
     def enter(self) -> None:
+        if self.entered:
+            raise RuntimeError("an attempt has one block: put all of it under the one 'with'")
         self.entered = True
         self._stack.enter_context(self._course.allowance().scope())
         if self.timeout is not None:
-            self._stack.enter_context(Deadline.after(self.timeout).scope())
+            self._stack.enter_context(Deadline.after(min(self.timeout, LONGEST_S)).scope())
 
     def leave(self, error: BaseException | None) -> bool:
         """Whether the error is dealt with: then there is another attempt after ``delay``."""
