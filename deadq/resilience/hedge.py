@@ -13,7 +13,6 @@ are as many limits as to a retry, see :mod:`deadq.resilience.race`.
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, ParamSpec, TypeVar
 
@@ -21,7 +20,7 @@ from ..config import MAX_RETRIES, whole
 from ..deadline import duration, seconds
 from ..errors import shown
 from .budget import RetryBudget, Window, budget_of
-from .policy import Key, check_key_of_calls, check_repeats, key_of, name_of
+from .policy import Key, check_key_of_calls, check_repeats, gives_coroutine, key_of, name_of
 from .race import Plan, Race
 from .rules import BudgetRule, Rule
 from .tail import LEAST_DELAY_S, Tail
@@ -103,7 +102,9 @@ class ahedge:  # noqa: N801  a decorator, as users write it
 
     def __call__(self, fn: Callable[P, Awaitable[R]], /) -> Callable[P, Coroutine[Any, Any, R]]:
         """The coroutine function, hedged."""
-        if not inspect.iscoroutinefunction(fn):
+        if not callable(fn):
+            raise TypeError(f"@ahedge calls a function, not {shown(fn)}")
+        if not gives_coroutine(fn):
             raise TypeError(
                 f"{name_of(fn)} is no coroutine function, and only a "
                 "coroutine that lost can be cancelled and collected: make it an async def, or a "
