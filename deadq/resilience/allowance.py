@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import contextlib
 import re
-import threading
 from collections.abc import Iterator
 from typing import Final
 
 from ..ambient import Ambient
 from ..config import MAX_RETRIES, whole
 from ..errors import shown
+from .locks import counting_lock
 
 RETRY_BUDGET_HEADER: Final = "x-retry-budget"
 
@@ -54,7 +54,7 @@ class Allowance:
         self._left = whole(left, "the retries left", 0, MAX_RETRIES)
         self._most = left if most is None else whole(most, "the most retries", 0, MAX_RETRIES)
         self._above = above
-        self._lock = threading.Lock()
+        self._lock = counting_lock()
         self.passed = passed
 
     @classmethod

@@ -29,7 +29,6 @@ from __future__ import annotations
 import concurrent.futures
 import functools
 import logging
-import threading
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from types import TracebackType
@@ -38,6 +37,7 @@ from typing import Any, Final, NamedTuple, ParamSpec, Self, TypeVar, cast
 from .. import clock
 from ..errors import BreakerOpen, Cancelled, DeadlineExceeded, DeadlineExpired, shown
 from .circuit import BreakerState, Circuit, Settings
+from .locks import counting_lock
 from .policy import check_no_coroutine, check_runs_when_called, gives_coroutine
 from .transient import failure_of, is_outage
 
@@ -132,7 +132,7 @@ class Breaker:
             )
         self.name = name
         self._failures = failures
-        self._lock = threading.RLock()  # a signal's handler may come in between, and call
+        self._lock = counting_lock()
         settings = Settings(failure_ratio, sustained, minimum_calls, open_for, ramp, ramp_start)
         self._circuit = Circuit(clock.monotonic(), str(self), settings)
 

@@ -154,7 +154,7 @@ class Race(Generic[R]):
         """The task whose outcome is that of the call: the first success, or else the first call."""
         self._since = clock.monotonic()
         if self._delay is not None:
-            self._sight = self._plan.tail.begin()
+            self._sight = self._plan.tail.begin(self._delay)
         self._start()
         first = self._tasks[0]
         first.add_done_callback(self._first_ended)
