@@ -136,6 +136,7 @@ class Race(Generic[R]):
             for loser in self._tasks:
                 if not loser.done():
                     await _left(loser, plan.name)
+                _succeeded(loser)  # of one that failed at the same instant the error is looked at
         return winner.result()
 
     async def _once(self) -> R:
