@@ -235,3 +235,9 @@ def test_a_retry_to_come_weighs_at_once(world):
     text = "0 1 60000"
     lend(world, deeds=[Deed("s", -60_000, 10)], text=text)
     assert lend(world, "q", text=text).left == 50
+
+
+@pytest.mark.parametrize("deeds", [(), [Deed("f", 0, 10)]])
+def test_what_stands_in_its_place_is_replaced_though_there_is_nothing_to_tell(world, deeds):
+    world.client.set(world.key("budget"), "planted")
+    assert lend(world, deeds=deeds, text=f"0 1 {WINDOW}", wanted=2).tokens == 2
