@@ -138,6 +138,7 @@ class Race(Generic[R]):
             for loser in self._tasks:
                 if not loser.done():
                     await _left(loser, plan.name)
+                _succeeded(loser)  # of one that failed at the same instant the error is looked at
         return winner.result()
 
     async def _once(self) -> R:
@@ -156,7 +157,7 @@ class Race(Generic[R]):
         """The task whose outcome is that of the call: the first success, or else the first call."""
         self._since = clock.monotonic()
         if self._delay is not None:
-            self._sight = self._plan.tail.begin()
+            self._sight = self._plan.tail.begin(self._delay)
         self._start()
         first = self._tasks[0]
         first.add_done_callback(self._first_ended)

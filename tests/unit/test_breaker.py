@@ -1001,3 +1001,33 @@ def test_it_goes_by_the_clock_that_tests_move():
         moved.advance(9.0)
         assert call(breaker, fails=False)
         assert breaker.state is RAMP
+
+
+def test_a_judge_that_raises_leaves_no_probe_under_way(hand):
+    """The permit would be held until it is given up, and all calls be refused meanwhile."""
+    at_odds = threading.Event()
+
+    def judge(error):
+        if at_odds.is_set():
+            raise LookupError("the judge")
+        return True
+
+    breaker = opened(hand, failures=judge)
+    at_odds.set()
+    hand.at += 10.0
+    with pytest.raises(LookupError, match="the judge"), breaker:
+        raise ConnectionError
+    assert breaker.state is OPEN
+    assert call(breaker, fails=False), "the next call is a probe in its place"
+    assert breaker.state is RAMP
+
+
+def test_generators_side_by_side_leave_no_permits_behind(hand):
+    def items(breaker):
+        with breaker:
+            yield 1
+
+    one, other = Breaker("one"), Breaker("other")
+    for _ in range(3):
+        assert list(zip(items(one), items(other), strict=True)) == [(1, 1)]
+    assert _held.get() == ()

@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import gc
 import random
 from bisect import bisect_right
 from collections import defaultdict
@@ -316,6 +317,37 @@ def test_errors_of_losers_are_nobodys_surprise():
 
 
 # The delay.
+
+
+def test_an_error_at_the_instant_of_the_success_is_nobodys_surprise():
+    seen = []
+
+    async def main():
+        both, calls = asyncio.Event(), []
+
+        @ahedge(delay=0.1, budget=PLENTY, share=0.5)
+        async def call(quick):
+            if quick:
+                return None
+            calls.append(1)
+            second = len(calls) == 2
+            if second:
+                asyncio.get_running_loop().call_later(0.05, both.set)
+            await both.wait()
+            if second:
+                raise ValueError
+            return "one"
+
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: seen.append(context))
+        for _ in range(20):
+            await call(True)
+        assert await call(False) == "one"
+        assert len(calls) == 2
+        gc.collect()
+
+    run_in_virtual_time(main())
+    gc.collect()
+    assert seen == []
 
 
 def test_it_is_the_measured_p95():

@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import random
+from datetime import UTC, datetime
 
 import httpx
 import pytest
@@ -683,3 +684,42 @@ def test_http_errors_are_told_apart_by_their_status(time, form):
     for status in (400, 401, 404, 409, 422, 500, 501):
         assert denied(form, Script(time, answer(status))).reason == "permanent"
     assert form(Script(time, StoreUnavailable("away"), "fine"), backoff=AT_ONCE) == "fine"
+
+
+@pytest.mark.parametrize("odd", [1e9, 1e300])
+def test_a_limit_beyond_any_deadline_is_refused_where_it_is_set(odd):
+    for given in ({"within": odd}, {"timeout": odd}):
+        with pytest.raises(ValueError, match="is more than ten years"):
+            retry(**given)
+        with pytest.raises(ValueError, match="is more than ten years"):
+            aretry(**given)
+        assert Allowance.current() is None
+
+
+def test_a_deadline_in_another_age_is_a_deadline(time):
+    far = Deadline.at(datetime(9999, 1, 1, tzinfo=UTC))
+    for of in (decorated, looped):
+        assert of(Script(time, ConnectionError(), 7), deadline=far, backoff=AT_ONCE) == 7
+
+
+def test_an_attempt_has_one_block(time):
+    """A second one would go on after the first has told that all went well."""
+
+    def plain():
+        for attempt in retry(backoff=AT_ONCE):
+            with attempt:
+                pass
+            with attempt:
+                raise ConnectionError
+
+    async def main():
+        async for attempt in aretry(backoff=AT_ONCE):
+            async with attempt:
+                pass
+            async with attempt:
+                raise ConnectionError
+
+    with pytest.raises(RuntimeError, match="an attempt has one block"):
+        plain()
+    with pytest.raises(RuntimeError, match="an attempt has one block"):
+        asyncio.run(main())
