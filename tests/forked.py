@@ -39,6 +39,9 @@ _IMPORTED = [
 _SETTINGS = dict(os.environ)
 """Those that no test has changed yet."""
 
+_OUT_OF_THE_WAY = 500
+"""Descriptors from here on are used by nobody; a process may have a thousand and more."""
+
 _OF_THE_INTERPRETER = ("PYTHON", "LC_", "LANG")
 """Settings that are read when it starts, and by no process that is forked."""
 
@@ -66,7 +69,8 @@ def run_forked(target: Callable[..., None], *args: Any, timeout: float | None = 
 class Program(subprocess.Popen[str]):
     """``python -m module args`` in a session of its own, with all that a ``Popen`` can do.
 
-    With ``on_terminal`` its standard input is the terminal that the session is on.
+    What ``pass_fds`` names is to have come from :func:`passable`. With ``on_terminal`` its
+    standard input is the terminal that the session is on.
     """
 
     def __init__(self, module: str, *args: str, on_terminal: bool = False, **given: Any) -> None:
@@ -166,7 +170,13 @@ def _become(
 ) -> None:
     """Make this process one of ``python -m``, called there and with these arguments."""
     os.setsid()
-    for fd, end in descriptors:
+    # out of the way first: one may have come as the number that another is to have
+    apart = [
+        (fd, fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY)) for fd, end in descriptors
+    ]
+    for _, end in descriptors:
+        os.close(end)
+    for fd, end in apart:
         os.dup2(end, fd, inheritable=True)
         os.close(end)
     if on_terminal:
@@ -186,6 +196,11 @@ def _become(
     sys.path.insert(0, str(cwd))
     sys.argv = list(args)
     runpy.run_module(args[0], run_name="__main__", alter_sys=True)
+
+
+def passable(fd: int) -> int:
+    """The descriptor once more, by a number that means nothing else in a forked process."""
+    return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY // 2)
 
 
 def take_terminal() -> None:

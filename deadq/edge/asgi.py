@@ -13,6 +13,8 @@ from .answers import Answer, answer_for, told
 from .headers import BadHeader
 from .inbound import REPLAYED_HEADER, Inbound, Terms, TermsGiven, ambient
 
+__all__ = ["App", "DeadlineMiddleware", "Message", "Receive", "Scope", "Send"]
+
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

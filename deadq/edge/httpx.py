@@ -23,6 +23,8 @@ from .blocking import keeping_to, left_of
 from .httpcore_backend import bounded
 from .outbound import CallTerms
 
+__all__ = ["AsyncDeadlineTransport", "CallDeadlineExceeded", "DeadlineTransport"]
+
 
 class CallDeadlineExceeded(DeadlineExceeded, httpx.TimeoutException):
     """A call took until the deadline, or had no time for it. To code that knows httpx alone it is

@@ -26,6 +26,8 @@ from ..errors import DeadlineExceeded
 from .blocking import addresses, keeping_to, left_of
 from .outbound import CallTerms
 
+__all__ = ["CallDeadlineExceeded", "DeadlineAdapter"]
+
 _PIECE: Final = 16_384
 
 

@@ -16,6 +16,8 @@ from .answers import Answer, answer_for, told
 from .headers import BadHeader
 from .inbound import REPLAYED_HEADER, Inbound, Terms, TermsGiven, set_ambient
 
+__all__ = ["App", "DeadlineMiddleware", "Environ", "StartResponse"]
+
 Environ = dict[str, Any]
 StartResponse = Callable[..., Any]
 App = Callable[[Environ, StartResponse], Iterable[bytes]]

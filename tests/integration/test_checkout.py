@@ -1,6 +1,7 @@
 """workers/checkout as its callers meet it: the real web app and worker, over real HTTP."""
 
 import contextlib
+import os
 import socket
 import sqlite3
 import statistics
@@ -15,7 +16,7 @@ import pytest
 from deadq import Queue, State
 from deadq.job import job_id
 from tests.commands import COMMAND, ROOT, environment
-from tests.forked import Program
+from tests.forked import Program, passable
 from tests.servers import wait_until
 from tests.shop import Book
 
@@ -33,8 +34,9 @@ class Checkout:
         self.queue = Queue("checkout", capacity=64, url=url)
         self._open = contextlib.ExitStack()
         with socket.create_server(("127.0.0.1", 0)) as listener:
-            door = listener.fileno()
+            door = passable(listener.fileno())
             self.run("uvicorn", "workers.checkout.web:app", f"--fd={door}", fds=(door,))
+            os.close(door)
             self.address = f"http://127.0.0.1:{listener.getsockname()[1]}"
         self.client = self._open.enter_context(httpx.Client(base_url=self.address, timeout=20.0))
         self._open.callback(self.queue.close)

@@ -3,10 +3,13 @@
 import json
 import re
 import shlex
+import socket
 import subprocess
 import sys
+import time
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -243,13 +246,26 @@ def test_the_commands_of_an_operator_do_what_they_say(shop: Path) -> None:
         assert shown[name] in done.stdout + done.stderr
 
 
+def test_a_call_to_a_service_that_is_slow_ends_in_time() -> None:
+    (block,) = blocks("python", section("Calls to other services"))
+    names: dict[str, Any] = {}
+    exec(compile(block, "README", "exec"), names)
+    assert names["bank"].get_adapter("https://bank.internal/")._terms.dependency == "bank"
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        here = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        client, begun = names["quotes"], time.monotonic()
+        names["quotes"] = SimpleNamespace(get=lambda url: client.get(here))
+        assert names["quote"]("17") == "no quote in time"
+        assert time.monotonic() - begun < 5.0
+
+
 def test_every_python_block_is_run_by_a_test() -> None:
-    """Eight of them above, and exports.py; the files of the quick start in test_quick_start."""
+    """Nine of them above, and exports.py; the files of the quick start in test_quick_start."""
     named = [block.partition("\n")[0] for block in blocks("python") if block.startswith("# ")]
     files = ["shop.py", "app.py", "flask_app.py", "site_wsgi.py", "views.py"]
     files += ["cancel.py", "exports.py"]
     assert named == [f"# {name}" for name in files]
-    assert len(blocks("python")) == len(files) + 8
+    assert len(blocks("python")) == len(files) + 9
 
 
 def test_every_link_within_the_project_leads_somewhere() -> None:
