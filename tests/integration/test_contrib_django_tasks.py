@@ -1,0 +1,168 @@
+"""django.tasks on deadq: the backend in one process, ``deadq work`` in another."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.commands import started
+from tests.servers import Server, wait_until
+from tests.workers import Process
+
+pytest.importorskip("deadq.contrib.django_tasks")
+
+FUTURE = "timezone.now() + timedelta(hours=1)"
+
+
+class Site:
+    """A Django project: a process of it to ask, and its workers."""
+
+    def __init__(self, server: Server, folder: Path, opened: contextlib.ExitStack) -> None:
+        self._opened = opened
+        self._settings = {
+            "DEADQ_URL": server.url,
+            "DJANGO_SETTINGS_MODULE": "tests.django_site",
+            "SITE_DATABASE": str(folder / "site.sqlite3"),
+            "SITE_BOOK": str(folder / "book"),
+        }
+        self._folder = folder
+        self._asked = opened.enter_context(Process("tests.django_site:asked", **self._settings))
+
+    def do(self, code: str):
+        """What the code gives for the name ``said``; an error is its type and text."""
+        return self._asked.ask(code)
+
+    def ask(self, expression: str):
+        return self.do(f"said = {expression}")
+
+    def work(self, name: str) -> None:
+        """A worker, which serves one queue until the test ends."""
+        target = f"deadq.contrib.django_tasks:{name}"
+        worker = started("work", target, cwd=self._folder, **self._settings)
+        self._opened.enter_context(worker)
+        self._opened.callback(worker.kill)
+
+    def ends(self, result: str, status: str):
+        """Wait until the result that this expression gives has the status."""
+        self.do(f"result = {result}; said = None")
+        wait_until(lambda: self.ask("(result.refresh(), result.is_finished)[1]"), "its end", 30)
+        assert self.ask("result.status") == status
+
+    def book(self) -> list[str]:
+        return (self._folder / "book").read_text(encoding="utf-8").splitlines()
+
+
+@pytest.fixture
+def site(valkey_server: Server, tmp_path: Path) -> Iterator[Site]:
+    with valkey_server.client() as client:
+        client.flushall()
+    with contextlib.ExitStack() as opened:
+        yield Site(valkey_server, tmp_path, opened)
+
+
+def test_a_task_runs_and_its_result_is_read(site):
+    site.do("result = add.enqueue(3, second=4); said = None")
+    assert site.ask("[result.status, result.attempts, result.args]") == ["READY", 0, [3]]
+    assert site.ask("add.get_result(result.id).kwargs") == {"second": 4}
+    site.work("queue")
+    site.ends("result", "SUCCESSFUL")
+    value = site.ask("result.return_value")
+    assert value["sum"] == 7
+    assert 10 < value["within"] <= 20
+    assert site.ask("[result.args, result.kwargs, result.attempts, result.errors]") == [
+        [3],
+        {"second": 4},
+        1,
+        [],
+    ]
+    assert site.ask("add.get_result(result.id).return_value['sum']") == 7
+    assert site.ask("result.started_at <= result.finished_at <= timezone.now()")
+    assert site.ask("timezone.now() - result.started_at < timedelta(seconds=60)")
+    assert site.book() == ["DeadqBackend add RUNNING", "DeadqBackend add SUCCESSFUL"]
+
+
+def test_a_task_that_takes_its_context_gets_it(site):
+    site.work("queue")
+    site.ends("told.enqueue('tea')", "SUCCESSFUL")
+    assert site.ask("result.return_value == ['tea', result.id, 'RUNNING', 1]")
+
+
+def test_a_failure_is_told_with_its_type_and_traceback(site):
+    site.work("queue")
+    site.ends("breaks.enqueue('tea')", "FAILED")
+    assert site.ask("[str(e.exception_class) for e in result.errors]") == ["<class 'LookupError'>"]
+    assert "in breaks" in site.ask("result.errors[0].traceback")
+    assert site.ask("result.args") == ["tea"]
+    assert site.ask("result.return_value") == ["ValueError", "Task failed"]
+    assert site.book() == ["DeadqBackend breaks RUNNING", "DeadqBackend breaks FAILED"]
+
+
+def test_coroutine_functions_run_too(site):
+    site.work("queues.loops")
+    site.do(
+        "from asgiref.sync import async_to_sync as sync; result = sync(aadd.aenqueue)(1, 2); "
+        "said = None"
+    )
+    site.ends("result", "SUCCESSFUL")
+    assert site.ask("sync(aadd.aget_result)(result.id).return_value") == 3
+    site.ends("abreaks.enqueue()", "FAILED")
+    assert site.ask("result.id in result.errors[0].traceback")
+
+
+def test_a_task_that_waits_for_its_time_has_its_budget_from_then_on(site):
+    site.do(f"result = add.using(run_after={FUTURE}).enqueue(1); said = None")
+    site.do("queue = task_backends['default'].queue('default'); said = None")
+    assert site.ask("queue.name") == "site.default"
+    assert site.ask("[job.state for job in queue.jobs()]") == ["later"]
+    assert 3_600 < site.ask("queue.jobs()[0].remaining_s") <= 3_620
+    assert site.ask("add.get_result(result.id).status") == "READY"
+
+
+def test_what_is_refused_is_raised(site):
+    site.do("for _ in range(4): add.enqueue(1)")
+    assert site.do("add.enqueue(1)")[0] == "QueueFull"
+    assert site.do("from asgiref.sync import async_to_sync; async_to_sync(add.aenqueue)(1)")[0] == (
+        "QueueFull"
+    )
+    assert site.do("add.using(priority=3).enqueue(1)")[0] == "InvalidTask"
+    assert site.do("add.using(queue_name='other').enqueue(1)")[0] == "InvalidTask"
+    assert site.do("add.enqueue(1, third=3)")[0] == "TypeError"
+    assert site.do("told.enqueue()")[0] == "TypeError"
+    assert site.do("add.enqueue(object())")[0] == "TypeError"
+    for odd in ("default:nobody", "other:1", "", "1"):
+        assert site.do(f"add.get_result({odd!r})")[0] == "TaskResultDoesNotExist"
+
+
+def test_a_repeat_under_a_key_is_the_same_result(site):
+    site.do("first = add.using(key='order-17').enqueue(1); said = None")
+    assert site.ask("add.using(key='order-17').enqueue(1).id == first.id")
+    assert site.do("add.using(key='order-17').enqueue(2)")[0] == "KeyReused"
+    assert site.ask("add.using(key='order-17', queue_name='mail').enqueue(2).id != first.id")
+
+
+def test_what_expires_or_is_cancelled_has_failed(site):
+    site.do("result = add.using(within=0.05).enqueue(1); said = None")
+    site.ends("result", "FAILED")
+    assert site.ask("result.errors[0].exception_class.__name__") == "DeadlineExceeded"
+    site.do("result = add.enqueue(1); said = None")
+    site.do("task_backends['default'].queue('default').cancel(result.id.split(':')[1])")
+    site.ends("result", "FAILED")
+    assert site.ask("result.errors[0].exception_class.__name__") == "Cancelled"
+
+
+def test_database_connections_do_not_outlive_a_job(site):
+    site.work("queues.mail")
+    for _ in range(2):
+        site.ends("connected.enqueue()", "SUCCESSFUL")
+        assert site.ask("result.return_value[0]") is False
+
+
+def test_a_setting_that_makes_no_sense_is_named(site):
+    code = (
+        "from deadq.contrib.django_tasks import DeadqBackend\n"
+        "from django.core.exceptions import ImproperlyConfigured\n"
+        "try: DeadqBackend('odd', {'BACKEND': '', 'OPTIONS': {'capacity': 0}})\n"
+        "except ImproperlyConfigured as error: said = str(error)"
+    )
+    assert "OPTIONS of the task backend 'odd': capacity" in site.do(code)
