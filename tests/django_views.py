@@ -17,7 +17,8 @@ try:
     from django.tasks.signals import task_finished, task_started
 except ModuleNotFoundError:
     from django_tasks import task, task_backends
-    from django_tasks.exceptions import InvalidTask, TaskResultDoesNotExist
+    from django_tasks.exceptions import InvalidTaskError as InvalidTask
+    from django_tasks.exceptions import TaskResultDoesNotExist
     from django_tasks.signals import task_finished, task_started
 
 urlpatterns: list[Any] = []
@@ -79,4 +80,4 @@ def answer() -> None:
             exec(said, names)
             tell(names.pop("said", None))
         except (Rejected, InvalidTask, TaskResultDoesNotExist, TypeError, ValueError) as error:
-            tell([type(error).__name__, str(error)])
+            tell([type(error).__name__.removesuffix("Error"), str(error)])

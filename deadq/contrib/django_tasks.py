@@ -46,11 +46,15 @@ from ..task import BoundCall
 from .django_results import handler, plain, submitted, told
 
 try:
-    from django.tasks import base, exceptions, signals, task_backends
+    from django.tasks import base, signals, task_backends
     from django.tasks.backends.base import BaseTaskBackend
+    from django.tasks.exceptions import InvalidTask, InvalidTaskBackend, TaskResultDoesNotExist
 except ModuleNotFoundError:  # before Django 6
-    from django_tasks import base, exceptions, signals, task_backends
+    from django_tasks import base, signals, task_backends
     from django_tasks.backends.base import BaseTaskBackend
+    from django_tasks.exceptions import InvalidTaskBackendError as InvalidTaskBackend
+    from django_tasks.exceptions import InvalidTaskError as InvalidTask
+    from django_tasks.exceptions import TaskResultDoesNotExist
 
 __all__ = ["DeadqBackend", "DeadqTask", "queues"]
 
@@ -154,13 +158,13 @@ class DeadqBackend(BaseTaskBackend):  # type: ignore[misc]
                 fleet.queue(name)
         except (TypeError, ValueError) as error:
             msg = f"OPTIONS of the task backend {alias!r}: {error}"
-            raise exceptions.InvalidTaskBackend(msg) from error
+            raise InvalidTaskBackend(msg) from error
 
     def queue(self, name: str) -> Queue:
         """The deadq queue behind one of the ``QUEUES``."""
         if self.queues and name not in self.queues:
             msg = f"queue {name!r} is none of the QUEUES of the task backend {self.alias!r}"
-            raise exceptions.InvalidTask(msg)
+            raise InvalidTask(msg)
         return self._fleet.queue(name)
 
     def declare(self, task: DeadqTask) -> None:
@@ -196,14 +200,14 @@ class DeadqBackend(BaseTaskBackend):  # type: ignore[misc]
         or an error of its own; else for a minute after its end."""
         name, _, ident = str(result_id).rpartition(":")
         if self.queues and name not in self.queues:
-            raise exceptions.TaskResultDoesNotExist(result_id)
+            raise TaskResultDoesNotExist(result_id)
         report = None
         with suppress(ValueError):  # no such id can be
             queue = self._fleet.queue(name)
             report = queue.show(ids_for(ident)[0])
         task = None if report is None else _tasks[self.alias].get(report.task)
         if report is None or task is None:
-            raise exceptions.TaskResultDoesNotExist(result_id)
+            raise TaskResultDoesNotExist(result_id)
         return told(task.using(queue_name=name), str(result_id), queue, report)
 
     async def aget_result(self, result_id: str) -> Any:
