@@ -30,7 +30,7 @@ class Site:
         self._asked = opened.enter_context(Process("tests.django_site:asked", **self._settings))
 
     def do(self, code: str):
-        """What the code gives for the name ``said``; an error is its type, less ``Error``, and text."""
+        """What the code gives for the name ``said``; an error is its type and text."""
         return self._asked.ask(code)
 
     def ask(self, expression: str):
