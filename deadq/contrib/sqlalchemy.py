@@ -17,15 +17,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar
 
 from sqlalchemy import event
-from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session, SessionTransaction, scoped_session
-from sqlalchemy.util import await_only
 
 from ..task import BoundCall
 from .pending import Fate, Pending
+
+if TYPE_CHECKING:  # it needs greenlet, which who runs no event loop need not have
+    from sqlalchemy.ext.asyncio import AsyncSession
 
 __all__ = ["Fate", "OnCommit", "Pending", "on_commit"]
 
@@ -64,6 +65,8 @@ class OnCommit(Generic[P, R]):
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Pending[R]:
         """The twin of :meth:`enqueue` for an ``AsyncSession``."""
+        from sqlalchemy.util import await_only
+
         pending = Pending(await self._call.abind(*args, **kwargs))
         return self._wait(pending, lambda: await_only(pending.asend()))
 
@@ -83,7 +86,7 @@ def on_commit(
 ) -> OnCommit[P, R]:
     """The call of a task, or of ``task.options(...)``, for the commit of a session."""
     found: Any = session() if isinstance(session, scoped_session) else session
-    return OnCommit(call, found.sync_session if isinstance(found, AsyncSession) else found)
+    return OnCommit(call, getattr(found, "sync_session", found))
 
 
 def _committed(session: Session) -> None:
