@@ -155,6 +155,9 @@ class _Lending:
             except StoreUnavailable as error:
                 self.borrower.failed()
                 log.info("the retry budget is counted in this process alone: %s", error)
+            except Exception:  # the user's own client may raise anything
+                self.borrower.failed()
+                log.exception("the retry budget is counted in this process alone")
             self._wanted.clear()
             if self.borrower.due():  # what came in the meantime
                 self._wanted.set()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from typing import Final, NoReturn
 
 from . import clock
+from .ambient import Ambient
 from .errors import shown
 
 NETWORK_MARGIN_S: Final = 0.150
@@ -18,10 +18,10 @@ NETWORK_MARGIN_S: Final = 0.150
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SMALLEST_MS: Final = 100_000_000_000
 """March 1973. A smaller number of milliseconds is a number of seconds in disguise."""
-_MAX_AFTER_S: Final = 10 * 366 * 86_400.0
+LONGEST_S: Final = 10 * 366 * 86_400.0
 _MAX_MS: Final = 253_402_300_800_000  # the year 10000
 
-_ambient: ContextVar[Deadline | None] = ContextVar("deadq_deadline", default=None)
+_ambient: Ambient[Deadline] = Ambient("deadq_deadline")
 
 
 def seconds(value: object, name: str, *, positive: bool = True) -> float:
@@ -45,6 +45,19 @@ def seconds(value: object, name: str, *, positive: bool = True) -> float:
     if number < 0 or (positive and number == 0):
         bound = "more than 0" if positive else "0 or more"
         msg = f"{name} must be {bound} seconds, not {shown(value)}"
+        raise ValueError(msg)
+    return number
+
+
+def duration(value: object, name: str) -> float:
+    """``value`` as seconds that a deadline may lie ahead, or an error that names the fault.
+
+    Raises:
+        ValueError: as :func:`seconds`, or more than ten years.
+    """
+    number = seconds(value, name)
+    if number > LONGEST_S:
+        msg = f"{name} {number:g} s is more than ten years: milliseconds given for seconds?"
         raise ValueError(msg)
     return number
 
@@ -118,9 +131,9 @@ class Deadline:
         Raises:
             ValueError: negative, NaN, infinite, ``bool``, not a number, or beyond ten years.
         """
-        if type(seconds_from_now) is not float or not 0.0 < seconds_from_now < _MAX_AFTER_S:
+        if type(seconds_from_now) is not float or not 0.0 < seconds_from_now < LONGEST_S:
             seconds_from_now = seconds(seconds_from_now, "Deadline.after()", positive=False)
-            if seconds_from_now > _MAX_AFTER_S:
+            if seconds_from_now > LONGEST_S:
                 msg = (
                     f"Deadline.after({seconds_from_now:g}) lies more than ten years ahead; "
                     "milliseconds given for seconds?"
@@ -201,12 +214,8 @@ class Deadline:
     @contextmanager
     def scope(self) -> Iterator[Deadline]:
         """Make this the ambient deadline of the block; an earlier ambient one stays in force."""
-        inner = self.tighten(_ambient.get())
-        token = _ambient.set(inner)
-        try:
+        with _ambient.held(self.tighten(_ambient.get())) as inner:
             yield inner
-        finally:
-            _ambient.reset(token)
 
     @staticmethod
     def current() -> Deadline | None:

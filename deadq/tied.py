@@ -8,6 +8,7 @@ delay, so that two idle servers do not both begin).
 
 from __future__ import annotations
 
+import inspect
 from concurrent.futures import Future
 from typing import Final, TypeVar
 
@@ -78,7 +79,8 @@ def _pair(first: Prepared[R], second: Prepared[R]) -> tuple[Prepared[R], Prepare
     """Both calls under one key, each naming the other."""
     for call in (first, second):
         if not isinstance(call, Prepared):
-            msg = f"tie takes what task.bind(...) makes, not {shown(call)}"
+            hint = ": await task.abind(...)" if inspect.isawaitable(call) else ""
+            msg = f"tie takes what task.bind(...) makes, not {shown(call)}{hint}"
             raise TypeError(msg)
     one, other = first.owner, second.owner
     if one.name == other.name:

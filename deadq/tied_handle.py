@@ -14,6 +14,7 @@ from .job import Sight, State
 from .prepared import Prepared
 from .soon import apart
 from .store.background import background
+from .store.wire import Forks
 from .tied_ends import End, aends, ends
 
 R = TypeVar("R")
@@ -23,7 +24,7 @@ class TiedHandle(Generic[R]):
     """One caller's hold on two tied jobs, of which one runs. Every method has an asyncio twin that
     begins with ``a``."""
 
-    __slots__ = ("_deadline", "_fate", "_first", "_given_up")
+    __slots__ = ("_deadline", "_fate", "_first", "_forks", "_given_up")
 
     def __init__(
         self, first: JobHandle[R] | None, fate: Future[JobHandle[R] | None], deadline: Deadline
@@ -33,6 +34,7 @@ class TiedHandle(Generic[R]):
         """The second one; None where it was not sent, or refused."""
         self._deadline = deadline
         self._given_up = False
+        self._forks = Forks.count
 
     @property
     def key(self) -> str:
@@ -174,13 +176,23 @@ class TiedHandle(Generic[R]):
     def _both(self) -> list[JobHandle[R]]:
         """Those that there will be; a second one that is not sent yet never is."""
         self._given_up = True
-        self._fate.result()
+        if self._to_come():
+            with contextlib.suppress(TimeoutError):
+                self._fate.result(max(0.0, self._deadline.remaining()))
         return self._present()
 
     async def _aboth(self) -> list[JobHandle[R]]:
         self._given_up = True
-        await asyncio.shield(asyncio.wrap_future(self._fate))
+        if self._to_come():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, self._deadline.remaining())):
+                    await asyncio.shield(asyncio.wrap_future(self._fate))
         return self._present()
+
+    def _to_come(self) -> bool:
+        """Whether it will be known here what has become of the second one: what was to send it is
+        not in a forked child."""
+        return not self._fate.done() and self._forks == Forks.count
 
 
 def _waits(sight: Sight) -> bool:

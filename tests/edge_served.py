@@ -29,7 +29,6 @@ def note(what: str) -> None:
 def seen() -> dict[str, object]:
     """What the request that is being handled has brought along."""
     request, allowance, deadline = inbound(), Allowance.current(), Deadline.current()
-    assert request is not None
     assert allowance is not None
     assert deadline is request.deadline
     return {"left": deadline.remaining(), "key": request.key, "retries": allowance.left}
@@ -103,7 +102,6 @@ async def times_out(_: Request) -> Response:
 
 async def replay(_: Request) -> Response:
     request = inbound()
-    assert request is not None
     request.replayed = True
     return PlainTextResponse("again")
 
@@ -123,7 +121,6 @@ def blocking(environ: wsgi.Environ, start_response: wsgi.StartResponse):
     """A WSGI app without a framework."""
     path = environ["PATH_INFO"]
     request = inbound()
-    assert request is not None
     if path == "/full":
         msg = "no room"
         raise QueueFull(msg, retry_after=1.2)

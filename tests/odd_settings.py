@@ -3,6 +3,7 @@
 OF_REPEATS = [
     ({"within": 0}, ValueError, "within"),
     ({"within": float("nan")}, ValueError, "within"),
+    ({"within": 1e12}, ValueError, "within 1e.12 s is more than ten years"),
     ({"needs": -1}, ValueError, "needs"),
     ({"budget": "none"}, ValueError, "preset"),
     ({"budget": 7}, TypeError, "budget"),

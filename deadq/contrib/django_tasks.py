@@ -85,6 +85,11 @@ class DeadqTask(base.Task):  # type: ignore[misc]
         """The task with other settings; None leaves one as it is."""
         return replace(self, **{name: to for name, to in changes.items() if to is not None})
 
+    def bound(self) -> BoundCall[..., Any]:
+        """The task as one of deadq with its options: for ``on_commit``, or ``call``."""
+        call: BoundCall[..., Any] = self.get_backend().bound(self)
+        return call
+
 
 class Fleet:
     """The queues of one backend: one set for the process, whereas Django makes a backend for each

@@ -16,6 +16,7 @@ from ..errors import (
     PayloadTooLarge,
     QueueFull,
     Rejected,
+    RetryDenied,
 )
 
 _STATUS: Final[dict[type[DeadqError], int]] = {
@@ -27,6 +28,7 @@ _STATUS: Final[dict[type[DeadqError], int]] = {
     DeadlineExceeded: 504,
     Rejected: 503,
     BreakerOpen: 503,
+    RetryDenied: 502,  # what this service calls has failed, and was not to be tried again
 }
 """The status of an error and of those under it, unless they have their own; others are a 500.
 
@@ -54,7 +56,8 @@ def answer_for(error: DeadqError) -> Answer:
         headers["retry-after"] = str(math.ceil(retry_after))  # whole seconds
     word = error.reason if isinstance(error, Rejected) else type(error).__name__
     # what a handler raised is for the log: it may name what is no caller's business
-    detail = str(error) if status != 500 else "the request could not be carried out"
+    inside = status in (500, 502)
+    detail = "the request could not be carried out" if inside else str(error)
     return told(status, word, detail, headers)
 
 

@@ -19,6 +19,11 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
+_QUIET_S: Final = 0.02
+"""Most handlers are done by then, and need nobody who watches and listens."""
+
+_TOLD_S: Final = 0.01
+
 _GONE: Final[Message] = {"type": "http.disconnect"}
 
 
@@ -54,9 +59,14 @@ class DeadlineMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        headers = _headers_of(scope)
+        headers = dict(reversed(list(scope["headers"])))  # of those that come twice, the first
+
+        def header(name: str) -> str | None:
+            value = headers.get(name.encode())
+            return None if value is None else value.decode("latin-1")
+
         try:
-            request, allowance = self._terms.read(headers.get, scope)
+            request, allowance = self._terms.read(header, scope)
         except BadHeader as odd:
             await _answer(send, told(400, "malformed", str(odd)))
             return
@@ -64,7 +74,7 @@ class DeadlineMiddleware:
         if self._terms.hopeless(request):
             await exchange.answer(_too_late())
             return
-        has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
+        has_body = headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers
         await self._handle(scope, exchange, allowance, has_body=has_body)
 
     async def _handle(
@@ -72,9 +82,8 @@ class DeadlineMiddleware:
     ) -> None:
         request = exchange.request
         try:
-            async with asyncio.timeout(request.deadline.remaining()) as exchange.limit:
-                if not has_body:
-                    exchange.listen()
+            async with asyncio.timeout(None) as exchange.limit:
+                exchange.watch(listening=not has_body)
                 with ambient(request, allowance):
                     await self._app(scope, exchange.receive, exchange.send)
         except TimeoutError:
@@ -104,21 +113,39 @@ class _Exchange:
         self._receive = receive
         self._send = send
         self._ended = False
+        self._asked = False
+        """Whether the app is waiting for a message by itself."""
+        self._watched = self._listening = False
+        self._timer: asyncio.TimerHandle | None = None
         self._listener: asyncio.Task[None] | None = None
-        self._heard: asyncio.Queue[Message] = asyncio.Queue(1)
+        self._heard: asyncio.Queue[Message] | None = None
 
-    def listen(self) -> None:
-        """From now on, hear what comes before the app asks: it may be that nobody is there.
+    def watch(self, *, listening: bool) -> None:
+        """From shortly on, hold the app to the deadline, and hear it when nobody is there any more.
 
-        One message ahead at most, so that a body is not read into memory. Not before the app reads
-        of a request with a body: by asking for that, a server lets the caller send it.
+        Messages are taken one ahead of the app at most, so that a body is not read into memory; of
+        a request with a body (not ``listening``) only once the app has begun to read, as by asking
+        for it a server lets the caller send it.
         """
-        if self._listener is None:
-            self._listener = asyncio.create_task(self._listen())
+        self._listening = listening
+        loop, left = asyncio.get_running_loop(), self.request.deadline.remaining()
+        self._until = loop.time() + left
+        self._timer = loop.call_later(min(left, _QUIET_S), self._watch)
 
     async def receive(self) -> Message:
         """For the app."""
-        self.listen()
+        if self._heard is None:
+            self._asked = True
+            try:
+                message = await self._receive()
+            finally:
+                self._asked = False
+            if message["type"] == "http.disconnect":
+                await self._hung_up()
+            else:
+                self._listening = True
+                self._listen()
+            return message
         message = await self._heard.get()
         if message is _GONE:
             self._heard.put_nowait(_GONE)  # whoever asks again hears it again
@@ -144,30 +171,41 @@ class _Exchange:
 
     async def close(self) -> None:
         """Hear nothing any more."""
+        if self._timer is not None:
+            self._timer.cancel()
         if self._listener is not None:
             self._listener.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._listener
 
-    async def _listen(self) -> None:
+    def _watch(self) -> None:
+        self._watched = True
+        if not self._ended:
+            self.limit.reschedule(self._until)
+        self._listen()
+
+    def _listen(self) -> None:
+        # while the app asks it hears by itself
+        if self._watched and self._listening and not self._asked and self._heard is None:
+            self._heard = asyncio.Queue(1)
+            self._listener = asyncio.create_task(self._hear(self._heard))
+
+    async def _hear(self, heard: asyncio.Queue[Message]) -> None:
         while True:
             message = await self._receive()
             if message["type"] == "http.disconnect":
                 break
-            await self._heard.put(message)
+            await heard.put(message)
+        await self._hung_up()
+        await heard.put(_GONE)
+
+    async def _hung_up(self) -> None:
         # once the answer is out, servers say so too: nobody has hung up on it
         if not self._ended and not self.limit.expired():
             self.gone = True
             self.limit.reschedule(asyncio.get_running_loop().time())
-        await self._heard.put(_GONE)
-
-
-def _headers_of(scope: Scope) -> dict[str, str]:
-    """By name; of those that come twice, the first."""
-    found: dict[str, str] = {}
-    for name, value in scope["headers"]:
-        found.setdefault(name.decode("latin-1").lower(), value.decode("latin-1"))
-    return found
+            # the app is cancelled first: to hear of it now would be an error to one that reads
+            await asyncio.sleep(_TOLD_S)
 
 
 def _too_late() -> Answer:

@@ -17,12 +17,11 @@ from typing import Any, Final
 
 import httpx
 
-from ..deadline import NETWORK_MARGIN_S, Deadline, seconds
+from ..deadline import NETWORK_MARGIN_S, Deadline
 from ..errors import DeadlineExceeded
-from ..resilience import RETRY_BUDGET_HEADER, outgoing
-from . import counts
-from .blocking import bounded, keeping_to
-from .headers import headers_for
+from .blocking import keeping_to, left_of
+from .httpcore_backend import bounded
+from .outbound import CallTerms
 
 
 class CallDeadlineExceeded(DeadlineExceeded, httpx.TimeoutException):
@@ -34,46 +33,30 @@ class CallDeadlineExceeded(DeadlineExceeded, httpx.TimeoutException):
         self._request = request
 
 
-class _Terms:
-    """What a call says and may take."""
-
-    def __init__(self, dependency: str, margin: float, *, trusted: bool) -> None:
-        self._dependency = dependency
-        self._margin = seconds(margin, "margin", positive=False)
-        self._trusted = trusted
-        self._count = counts.outbound().labels(dependency)
-
-    def prepare(self, request: httpx.Request) -> Deadline | None:
-        """Say in the request what is to be said; the deadline that it has, if any.
-
-        Raises:
-            CallDeadlineExceeded: there is no time for it.
-        """
-        deadline = Deadline.current()
-        if deadline is not None:
-            told = headers_for(deadline, margin=self._margin, trusted=self._trusted)
-            if told is None:
-                left = max(0.0, deadline.remaining())
-                msg = f"nothing was sent to {self._dependency}: {left:.3f} s are left for the call"
-                raise CallDeadlineExceeded(msg, request=request)
-            request.headers.update(told)
-        if self._trusted:
-            request.headers[RETRY_BUDGET_HEADER] = outgoing()
-        self._count.inc()
-        return deadline
-
-    def over(self, request: httpx.Request) -> CallDeadlineExceeded:
-        msg = f"the deadline passed in a call to {self._dependency}"
-        return CallDeadlineExceeded(msg, request=request)
-
-
 @dataclass(frozen=True, slots=True)
 class _Limits:
     """Until when a call and each step of it may take."""
 
     deadline: Deadline
-    terms: _Terms
+    terms: CallTerms
     request: httpx.Request
+
+    @classmethod
+    def of(cls, terms: CallTerms, request: httpx.Request) -> _Limits | None:
+        """Of a call that is about to be sent, and now says what it has to say; None: it has none.
+
+        Raises:
+            CallDeadlineExceeded: there is no time for it.
+        """
+        try:
+            deadline, told = terms.for_call()
+        except DeadlineExceeded as late:
+            raise CallDeadlineExceeded(str(late), request=request) from None
+        request.headers.update(told)
+        return None if deadline is None else cls(deadline, terms, request)
+
+    def _over(self) -> CallDeadlineExceeded:
+        return CallDeadlineExceeded(self.terms.over(), request=self.request)
 
     @contextlib.asynccontextmanager
     async def awaiting(self) -> AsyncIterator[None]:
@@ -84,7 +67,7 @@ class _Limits:
         except TimeoutError:
             if not limit.expired():
                 raise
-            raise self.terms.over(self.request) from None
+            raise self._over() from None
 
     @contextlib.contextmanager
     def blocking(self) -> Iterator[None]:
@@ -95,7 +78,7 @@ class _Limits:
         except httpx.TransportError as error:
             if not self.deadline.expired:
                 raise
-            raise self.terms.over(self.request) from error
+            raise self._over() from error
 
 
 class AsyncDeadlineTransport(httpx.AsyncBaseTransport):
@@ -125,14 +108,13 @@ class AsyncDeadlineTransport(httpx.AsyncBaseTransport):
     ) -> None:
         _check_options(transport, options)
         self._transport = transport or httpx.AsyncHTTPTransport(**options)
-        self._terms = _Terms(dependency, margin, trusted=trusted)
+        self._terms = CallTerms(dependency, margin, trusted=trusted)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """One request; a redirect is another one."""
-        deadline = self._terms.prepare(request)
-        if deadline is None:
+        limits = _Limits.of(self._terms, request)
+        if limits is None:
             return await self._transport.handle_async_request(request)
-        limits = _Limits(deadline, self._terms, request)
         async with limits.awaiting():
             response = await self._transport.handle_async_request(request)
         assert isinstance(response.stream, httpx.AsyncByteStream)  # noqa: S101  it is asynchronous
@@ -189,20 +171,17 @@ class DeadlineTransport(httpx.BaseTransport):
     ) -> None:
         _check_options(transport, options)
         self._transport = transport or bounded(httpx.HTTPTransport(**options))
-        self._terms = _Terms(dependency, margin, trusted=trusted)
+        self._terms = CallTerms(dependency, margin, trusted=trusted)
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """One request; a redirect is another one."""
-        deadline = self._terms.prepare(request)
-        if deadline is None:
+        limits = _Limits.of(self._terms, request)
+        if limits is None:
             return self._transport.handle_request(request)
         waits = dict(request.extensions.get("timeout", {}))
-        left = max(deadline.remaining(), 0.001)
         for kind in _WAITS:
-            given = waits.get(kind)
-            waits[kind] = left if given is None else min(given, left)
+            waits[kind] = left_of(waits.get(kind), limits.deadline)
         request.extensions = {**request.extensions, "timeout": waits}
-        limits = _Limits(deadline, self._terms, request)
         with limits.blocking():
             response = self._transport.handle_request(request)
         assert isinstance(response.stream, httpx.SyncByteStream)  # noqa: S101  it is blocking

@@ -40,7 +40,8 @@ class Inbound:
 
     deadline: Deadline
     key: str | None
-    """Its ``Idempotency-Key``, as a job's key that no other caller can name; None: it has none."""
+    """Its ``Idempotency-Key`` as a job's key, which no other caller can name where the middleware
+    knows who calls; None: it has none."""
     replayed: bool = field(default=False, init=False)
     """Whether it was answered with what an earlier one had brought about."""
 
@@ -61,9 +62,17 @@ class Inbound:
         return job
 
 
-def inbound() -> Inbound | None:
-    """The request that is being handled; None outside of one."""
-    return _ambient.get()
+def inbound() -> Inbound:
+    """The request that is being handled.
+
+    Raises:
+        RuntimeError: none is, or no middleware has seen it.
+    """
+    request = _ambient.get()
+    if request is None:
+        msg = "no request is being handled here; is the app wrapped in a DeadlineMiddleware?"
+        raise RuntimeError(msg)
+    return request
 
 
 _ambient: ContextVar[Inbound | None] = ContextVar("deadq_inbound", default=None)
@@ -138,8 +147,9 @@ class Terms:
         if not said or len(said) > _LONGEST_KEY or not said.isprintable():
             msg = f"{KEY_HEADER} is {shown(said)}; give 1 to {_LONGEST_KEY} printable characters"
             raise BadHeader(msg)
-        caller = "" if self._caller is None else self._caller(source)
-        return f"{quote(caller, safe='')}:{said}"
+        if self._caller is None:
+            return said
+        return f"{quote(self._caller(source), safe='')}:{said}"
 
 
 def set_ambient(
@@ -158,7 +168,7 @@ def ambient(request: Inbound, allowance: Allowance) -> Iterator[None]:
     Nothing is inherited: a server may take up a connection's next request in the context in which
     the last one was answered.
     """
-    before = inbound(), Deadline.current(), Allowance.current()
+    before = _ambient.get(), Deadline.current(), Allowance.current()
     set_ambient(request, request.deadline, allowance)
     try:
         yield

@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import contextlib
 import re
-import threading
 from collections.abc import Iterator
-from contextvars import ContextVar
 from typing import Final
 
+from ..ambient import Ambient
 from ..config import MAX_RETRIES, whole
+from ..errors import shown
+from .locks import counting_lock
 
 RETRY_BUDGET_HEADER: Final = "x-retry-budget"
 
@@ -53,7 +54,7 @@ class Allowance:
         self._left = whole(left, "the retries left", 0, MAX_RETRIES)
         self._most = left if most is None else whole(most, "the most retries", 0, MAX_RETRIES)
         self._above = above
-        self._lock = threading.Lock()
+        self._lock = counting_lock()
         self.passed = passed
 
     @classmethod
@@ -64,7 +65,13 @@ class Allowance:
             header: value of its ``x-retry-budget``; None where there is none.
             edge: what this layer gives as the edge.
             trusted: whether the caller is one of ours; another one can only lower ``edge``.
+
+        Raises:
+            ValueError, TypeError: the header is no ``str``; ``edge`` is out of bounds.
         """
+        if header is not None and not isinstance(header, str):
+            raise TypeError(f"{RETRY_BUDGET_HEADER} must be a str, not {shown(header)}")
+        edge = whole(edge, "edge", 0, MAX_RETRIES)
         if header is None or not _NUMBER.fullmatch(header.strip()):
             return cls(edge)
         said = min(int(header), MAX_RETRIES)
@@ -108,14 +115,11 @@ class Allowance:
     @contextlib.contextmanager
     def scope(self) -> Iterator[Allowance]:
         """Make it the ambient one of the block."""
-        token = _ambient.set(self)
-        try:
+        with _ambient.held(self):
             yield self
-        finally:
-            _ambient.reset(token)
 
 
-_ambient: ContextVar[Allowance | None] = ContextVar("deadq_allowance", default=None)
+_ambient: Ambient[Allowance] = Ambient("deadq_allowance")
 
 
 @contextlib.contextmanager

@@ -134,7 +134,7 @@ class Backoff:
         if previous is None:
             delay, steps = min(base, cap), min(n, _SETTLED)
         else:
-            delay, steps = min(float(previous), cap), 1
+            delay, steps = float(min(previous, cap)), 1
         for _ in range(steps):
             spread = max(0.0, 3 * delay - base)
             delay = min(cap, base + spread * self.rng.random())

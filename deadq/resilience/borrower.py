@@ -10,12 +10,12 @@ process alone.
 from __future__ import annotations
 
 import math
-import threading
 from typing import Final, NamedTuple
 
 from .. import clock
 from .backoff import Backoff
 from .budget import Window
+from .locks import counting_lock
 from .rules import BudgetRule
 
 CALLS: Final = 128
@@ -45,7 +45,7 @@ class Borrower:
     def __init__(self, rule: BudgetRule) -> None:
         self._rule = rule
         self._own = Window(rule)
-        self._lock = threading.Lock()
+        self._lock = counting_lock()
         self._deeds: dict[tuple[str, int], int] = {}
         self._told: dict[tuple[str, int], int] = {}
         """Those of the question that is under way, for as long as its answer is not known."""

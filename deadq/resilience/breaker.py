@@ -28,9 +28,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import functools
-import inspect
 import logging
-import threading
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from types import TracebackType
@@ -39,7 +37,8 @@ from typing import Any, Final, NamedTuple, ParamSpec, Self, TypeVar, cast
 from .. import clock
 from ..errors import BreakerOpen, Cancelled, DeadlineExceeded, DeadlineExpired, shown
 from .circuit import BreakerState, Circuit, Settings
-from .policy import check_runs_when_called
+from .locks import counting_lock
+from .policy import check_no_coroutine, check_runs_when_called, gives_coroutine
 from .transient import failure_of, is_outage
 
 P = ParamSpec("P")
@@ -126,14 +125,16 @@ class Breaker:
     ) -> None:
         if not isinstance(name, str):
             raise TypeError(f"a breaker's name must be a str, not {shown(name)}")
-        if not callable(failures):
+        # a class is callable, too, and would make every exception a failure
+        if not callable(failures) or isinstance(failures, type):
             raise TypeError(
                 "breaker failures must be a function that says of an exception whether it is a "
-                f"failure, not {shown(failures)}"
+                "failure, such as lambda error: isinstance(error, OSError), "
+                f"not {shown(failures)}"
             )
         self.name = name
         self._failures = failures
-        self._lock = threading.RLock()  # a signal's handler may come in between, and call
+        self._lock = counting_lock()
         settings = Settings(failure_ratio, sustained, minimum_calls, open_for, ramp, ramp_start)
         self._circuit = Circuit(clock.monotonic(), str(self), settings)
 
@@ -184,18 +185,27 @@ class Breaker:
         traceback: TracebackType | None,
     ) -> None:
         held, permit = _held.get(), None
-        # a block that is left in another context than it was entered in has none
-        if held and held[-1][0] is self:
-            permit = held[-1][1]
-            _held.set(held[:-1])
-        if error is None:
-            self.succeeded(permit)
-        elif not isinstance(error, Exception) or isinstance(failure_of(error), _NEITHER):
+        # One that is left in another context than it was entered in has none. Where generators hold
+        # them, blocks entered later may still be under way.
+        for n in range(len(held) - 1, -1, -1):
+            if held[n][0] is self:
+                permit = held[n][1]
+                _held.set(held[:n] + held[n + 1 :])
+                break
+        try:
+            failed = self._has_failed(error)
+        except BaseException:
             self.abandoned(permit)
-        elif self._failures(error):
-            self.failed(permit)
-        else:
-            self.succeeded(permit)
+            raise
+        self._end(permit, failed=failed)
+
+    def _has_failed(self, error: BaseException | None) -> bool | None:
+        """None: the outcome tells nothing of the dependency."""
+        if error is None:
+            return False
+        if not isinstance(error, Exception) or isinstance(failure_of(error), _NEITHER):
+            return None
+        return bool(self._failures(error))
 
     def __call__(self, fn: Callable[P, T], /) -> Callable[P, T]:
         """``fn``, called only when this breaker allows it.
@@ -203,10 +213,8 @@ class Breaker:
         Raises:
             TypeError: not a function, or a generator, whose body runs only after the call.
         """
-        if not callable(fn):
-            raise TypeError(f"a breaker guards a function, not {shown(fn)}")
-        check_runs_when_called(fn, "with breaker:")
-        if inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(type(fn).__call__):
+        check_runs_when_called(fn, "a breaker guards", "with breaker:")
+        if gives_coroutine(fn):
 
             @functools.wraps(fn)
             async def guarded(*args: P.args, **kwargs: P.kwargs) -> Any:
@@ -218,7 +226,9 @@ class Breaker:
         @functools.wraps(fn)
         def guarded_plain(*args: P.args, **kwargs: P.kwargs) -> T:
             with self:
-                return fn(*args, **kwargs)
+                value = fn(*args, **kwargs)
+                check_no_coroutine(value, fn, "let the breaker guard an async def")
+                return value
 
         return guarded_plain
 

@@ -12,10 +12,10 @@ Finagle's ``RetryBudget`` has the window and the floor). In every window then::
 
 from __future__ import annotations
 
-import threading
 from typing import Final, Protocol
 
 from .. import clock
+from .locks import counting_lock
 from .rules import BudgetRule, QuotaRule, Rule, rule_of
 
 _SLOTS: Final = 20
@@ -110,7 +110,7 @@ class Window:
         """The number of the present one, and the slot itself."""
         self._firsts = self._spent = 0
         """Over all of them."""
-        self._lock = threading.Lock()
+        self._lock = counting_lock()
 
     def first(self) -> None:
         slot = int(clock.monotonic() / self._slot_s)
@@ -163,9 +163,10 @@ class Window:
         self._slot = slot
         self._now = self._slots.setdefault(slot, [0, 0])
         for old in [number for number in self._slots if number < slot - _SLOTS]:
-            firsts, spent = self._slots.pop(old)
-            self._firsts -= firsts
-            self._spent -= spent
+            del self._slots[old]
+        # summed anew: a fork may have come between two steps of another thread
+        self._firsts = sum(firsts for firsts, _ in self._slots.values())
+        self._spent = sum(spent for _, spent in self._slots.values())
 
 
 class Quota:
@@ -176,7 +177,7 @@ class Quota:
     def __init__(self, rule: QuotaRule) -> None:
         self._rule = rule
         self._left = rule.capacity
-        self._lock = threading.Lock()
+        self._lock = counting_lock()
 
     def first(self) -> None:
         """First attempts earn nothing here: successes do."""

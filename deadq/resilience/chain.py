@@ -96,9 +96,10 @@ class Tier:
     def told(self) -> str:
         """What that sum is made of."""
         parts = [f"its own work {self.work_s:g} s"] if self.work_s else []
-        parts += [step.told() for step in self.steps]
-        if len(parts) > _PARTS:
-            parts[_PARTS:] = [f"{len(parts) - _PARTS} more"]
+        told = self.steps[: _PARTS - len(parts)]
+        parts += [step.told() for step in told]
+        if len(told) < len(self.steps):
+            parts.append(f"{len(self.steps) - len(told)} more")
         return " + ".join(parts)
 
 
@@ -165,22 +166,26 @@ class ChainVerdict(NamedTuple):
 def judge(chain: Chain) -> ChainVerdict:
     """The figures of a chain, and all that is wrong with it."""
     edge = next(iter(chain.tiers.values()))
+    promises = {tier.name: tier.promises_s for tier in chain.tiers.values()}  # each summed once
     figures = {edge.name: TierFigures(edge.name, chain.budget_s, edge.promises_s, 1, 1, 1)}
     for tier in chain.tiers.values():
         caller = figures[tier.name]
         for call in tier.calls:
             known = figures.get(call.tier)
-            promises_s = chain.tiers[call.tier].promises_s
             figures[call.tier] = TierFigures(
                 call.tier,
                 min(call.timeout_s, known.receives_s if known else math.inf),
-                promises_s,
+                promises[call.tier],
                 max(call.tries, known.tries if known else 1),
                 caller.calls * call.times + (known.calls if known else 0),
                 caller.calls_at_worst * call.times * call.tries
                 + (known.calls_at_worst if known else 0),
             )
-    faults = [*_budget(chain.budget_s, edge), *_promises(chain), *_retries(chain, figures)]
+    faults = [
+        *_budget(chain.budget_s, edge),
+        *_promises(chain, promises),
+        *_retries(chain, figures),
+    ]
     ordered = tuple(figures[name] for name in chain.tiers)
     # of calls that are alike, each would have its own
     return ChainVerdict(chain.budget_s, edge.promises_s, ordered, tuple(dict.fromkeys(faults)))
@@ -200,16 +205,17 @@ def _budget(budget_s: float, edge: Tier) -> Iterator[ChainFault]:
         )
 
 
-def _promises(chain: Chain) -> Iterator[ChainFault]:
+def _promises(chain: Chain, promises: Mapping[str, float]) -> Iterator[ChainFault]:
     for caller in chain.tiers.values():
         for call in caller.calls:
             tier = chain.tiers[call.tier]
-            if _exceeds(tier.promises_s, call.timeout_s):
+            promises_s = promises[tier.name]
+            if _exceeds(promises_s, call.timeout_s):
                 yield ChainFault(
                     ChainFaultKind.PROMISE,
                     tier.name,
                     f"{tier.name} receives {call.timeout_s:g} s from {caller.name} and promises "
-                    f"{tier.promises_s:g} s: {tier.told()}",
+                    f"{promises_s:g} s: {tier.told()}",
                     f"let {tier.name} promise {call.timeout_s:g} s at most: what it does later is "
                     "for nobody",
                 )

@@ -128,7 +128,9 @@ def _named(caller: str, given: object, tables: Mapping[str, Table]) -> Table:
     if isinstance(given, str):
         given = {"tier": given}
     call = _table(given, f"tier {caller}: a call", _OF_CALL)
-    callee = call.get("tier")
+    if "tier" not in call:
+        raise ValueError(f"tier {caller}: a call's tier is missing: name the tier that is called")
+    callee = call["tier"]
     if not isinstance(callee, str) or callee not in tables:
         known = ", ".join([name for name in tables if name != caller][:20]) or "none yet"
         raise ValueError(

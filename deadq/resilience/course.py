@@ -22,7 +22,7 @@ from .allowance import Allowance
 from .policy import Policy
 from .retry_after import hint_of, spread_of
 from .steps import inside_unit
-from .transient import is_throttled
+from .transient import failure_of, is_throttled
 
 LONGEST_HINT_S: Final = 300.0
 """The longest ``Retry-After`` that is waited for where no deadline says how long to wait."""
@@ -120,10 +120,12 @@ class Course:
         if (policy.writes or inside_unit()) and self._key is None:
             self._deny("no_key", error, "it changes state and has no idempotency key")
         if not policy.wanted(error):
-            self._deny("permanent", error, f"{type(error).__name__} does not pass by itself")
+            why = f"{type(error).__name__} does not pass by itself"
+            given_up = isinstance(error, RetryDenied)
+            self._deny("permanent", error, "a layer below has given up" if given_up else why)
         if self._left() < 1:
             below = f", {self._below} of them by calls below" if self._below else ""
-            self._deny("tries", error, f"all {policy.tries} attempts were made{below}")
+            self._deny("tries", error, f"{_all(policy.tries)} made{below}")
         if self._above is not None and self._above.left < 1:
             self._deny("layer", error, "another layer retries (x-retry-budget: 0)")
         delay = self._pause(error)
@@ -154,12 +156,13 @@ class Course:
             if hint is not None and hint > LONGEST_HINT_S:
                 self._deny("deadline", error, f"it was asked to wait {hint:.0f} s")
             return delay + spread
-        room = self.deadline.remaining() - needs - delay
+        left = self.deadline.remaining()
+        room = left - needs - delay
         if room <= 0:
             asked = "" if hint is None else f", as it was asked to wait {hint:.3g} s"
             self._deny(
                 "deadline", error,
-                f"{self.deadline.remaining():.3g} s are left, a pause of {delay:.3g} s and an "
+                f"{max(0.0, left):.3g} s are left, a pause of {delay:.3g} s and an "
                 f"attempt of about {needs:.3g} s do not fit{asked}",
             )  # fmt: skip
         return delay + min(spread, room / 2)
@@ -179,4 +182,20 @@ class Course:
             with contextlib.suppress(Exception):  # an error may be odd in any way
                 error.add_note(text)
             raise error
-        raise RetryDenied(text, reason=reason) from error
+        # the error itself does not come along everywhere: a job's outcome has the text alone
+        raise RetryDenied(f"{text} ({_told(failure_of(error))})", reason=reason) from error
+
+
+def _all(tries: int) -> str:
+    return "the only attempt was" if tries == 1 else f"all {tries} attempts were"
+
+
+def _told(error: BaseException) -> str:
+    """Its kind and the first line of what it says, which is short and printable."""
+    said = ""
+    with contextlib.suppress(Exception):  # an error may be odd in any way
+        said = str(error).strip().partition("\n")[0][:160]
+    kind = type(error).__name__
+    if not said:
+        return kind
+    return f"{kind}: {said if said.isprintable() else ascii(said)[1:-1]}"

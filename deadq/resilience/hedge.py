@@ -13,15 +13,14 @@ are as many limits as to a retry, see :mod:`deadq.resilience.race`.
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, ParamSpec, TypeVar
 
 from ..config import MAX_RETRIES, whole
-from ..deadline import seconds
+from ..deadline import duration, seconds
 from ..errors import shown
 from .budget import RetryBudget, Window, budget_of
-from .policy import Key, check_key_of_calls, check_repeats, key_of, name_of
+from .policy import Key, check_key_of_calls, check_repeats, gives_coroutine, key_of, name_of
 from .race import Plan, Race
 from .rules import BudgetRule, Rule
 from .tail import LEAST_DELAY_S, Tail
@@ -93,7 +92,7 @@ class ahedge:  # noqa: N801  a decorator, as users write it
             )
         self._quantile = _between(quantile, "quantile", 0.5, 0.999, "0.95 hedges one call in 20")
         self._share = _between(share, "share", 0.001, 0.5, "0.05 allows one second call for 20")
-        self._within = None if within is None else seconds(within, "within")
+        self._within = None if within is None else duration(within, "within")
         self._needs = seconds(needs, "needs", positive=False)
         self._budget = budget_of(budget)
         self._writes = writes
@@ -103,7 +102,9 @@ class ahedge:  # noqa: N801  a decorator, as users write it
 
     def __call__(self, fn: Callable[P, Awaitable[R]], /) -> Callable[P, Coroutine[Any, Any, R]]:
         """The coroutine function, hedged."""
-        if not inspect.iscoroutinefunction(fn):
+        if not callable(fn):
+            raise TypeError(f"@ahedge calls a function, not {shown(fn)}")
+        if not gives_coroutine(fn):
             raise TypeError(
                 f"{name_of(fn)} is no coroutine function, and only a "
                 "coroutine that lost can be cancelled and collected: make it an async def, or a "

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections import Counter
 from typing import Final
 
 from .. import clock
+from .locks import counting_lock
 
 _GROWTH: Final = math.log(1.05)
 """Width of a bucket: what is read off is right to 5 %."""
@@ -30,7 +30,7 @@ class Latencies:
     def __init__(self, window: float = 30.0, least: int = 1) -> None:
         self._part_s = window / _PARTS
         self._least = least
-        self._lock = threading.Lock()
+        self._lock = counting_lock()
         self._parts: list[Counter[int]] = [Counter()]
         self._part = -1
         self._samples = 0

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..config import MAX_RETRIES, whole
-from ..deadline import Deadline, seconds
+from ..deadline import Deadline, duration, seconds
 from ..errors import shown
 from .backoff import Backoff
 from .budget import RetryBudget, budget_of
@@ -82,9 +83,9 @@ def policy(
         tries=whole(tries, "tries", 1, MAX_RETRIES + 1),
         wanted=is_transient if on is None else _wanted(on),
         backoff=backoff or Backoff(),
-        within=None if within is None else seconds(within, "within"),
+        within=None if within is None else duration(within, "within"),
         deadline=deadline,
-        timeout=None if timeout is None else seconds(timeout, "timeout"),
+        timeout=None if timeout is None else duration(timeout, "timeout"),
         needs=seconds(needs, "needs", positive=False),
         budget=budget_of(budget),
         writes=writes,
@@ -131,14 +132,44 @@ def name_of(fn: Callable[..., Any]) -> str:
     return str(getattr(fn, "__qualname__", type(fn).__qualname__))
 
 
-def check_runs_when_called(fn: Callable[..., Any], remedy: str) -> None:
-    """Raise for a generator, whose body runs only after the call, so that none of it fails there.
+def check_runs_when_called(fn: object, what: str, remedy: str) -> None:
+    """Raise for what is no function, and for a generator, whose body runs only after the call, so
+    that none of it fails there.
+
+    Raises:
+        TypeError: it is one of these.
+    """
+    if not callable(fn):
+        raise TypeError(f"{what} a function, not {shown(fn)}")
+    body = _body(fn)
+    if inspect.isgeneratorfunction(body) or inspect.isasyncgenfunction(body):
+        raise TypeError(f"{name_of(fn)} is a generator: put `{remedy}` into its body")
+
+
+def gives_coroutine(fn: Callable[..., Any]) -> bool:
+    """Whether it is a coroutine function, or what is called like one."""
+    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(_body(fn))
+
+
+def check_no_coroutine(value: object, fn: Callable[..., Any], remedy: str) -> None:
+    """Raise for a call that has only made a coroutine, as that of a lambda: nothing of it has run,
+    and what fails in it would be seen by nobody.
 
     Raises:
         TypeError: it is one.
     """
-    if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
-        raise TypeError(f"{name_of(fn)} is a generator: put `{remedy}` into its body")
+    if inspect.iscoroutine(value):
+        value.close()
+        raise TypeError(f"{name_of(fn)} gave a coroutine, which has not run yet: {remedy}")
+
+
+def _body(fn: Any) -> Any:
+    """What runs when ``fn`` is called: that of a partial, a static method, an object."""
+    while isinstance(fn, functools.partial | staticmethod):
+        fn = fn.func if isinstance(fn, functools.partial) else fn.__func__
+    if inspect.isroutine(fn) or isinstance(fn, type):
+        return fn
+    return type(fn).__call__
 
 
 def key_of(key: Key | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:

@@ -123,9 +123,11 @@ class Race(Generic[R]):
         try:
             async with asyncio.timeout(left):
                 winner = await self._decided()
-        except BaseException:
+        except BaseException as error:
             self._learn()
             await _ended(self._tasks)
+            if isinstance(error, TimeoutError) and left is not None:
+                error.args = (f"{plan.name}: no call succeeded within {left:.3g} s",)
             raise
         self._learn()
         if _succeeded(winner):
@@ -136,6 +138,7 @@ class Race(Generic[R]):
             for loser in self._tasks:
                 if not loser.done():
                     await _left(loser, plan.name)
+                _succeeded(loser)  # of one that failed at the same instant the error is looked at
         return winner.result()
 
     async def _once(self) -> R:
@@ -154,7 +157,7 @@ class Race(Generic[R]):
         """The task whose outcome is that of the call: the first success, or else the first call."""
         self._since = clock.monotonic()
         if self._delay is not None:
-            self._sight = self._plan.tail.begin()
+            self._sight = self._plan.tail.begin(self._delay)
         self._start()
         first = self._tasks[0]
         first.add_done_callback(self._first_ended)

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import inspect
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import ExitStack
@@ -23,7 +22,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
-from ..deadline import Deadline
+from ..deadline import LONGEST_S, Deadline
 from ..errors import shown
 from .backoff import Backoff
 from .budget import RetryBudget
@@ -33,7 +32,9 @@ from .policy import (
     On,
     Policy,
     check_key_of_calls,
+    check_no_coroutine,
     check_runs_when_called,
+    gives_coroutine,
     key_of,
     name_of,
     policy,
@@ -61,10 +62,12 @@ class Attempt:
         self.entered = False
 
     def enter(self) -> None:
+        if self.entered:
+            raise RuntimeError("an attempt has one block: put all of it under the one 'with'")
         self.entered = True
         self._stack.enter_context(self._course.allowance().scope())
         if self.timeout is not None:
-            self._stack.enter_context(Deadline.after(self.timeout).scope())
+            self._stack.enter_context(Deadline.after(min(self.timeout, LONGEST_S)).scope())
 
     def leave(self, error: BaseException | None) -> bool:
         """Whether the error is dealt with: then there is another attempt after ``delay``."""
@@ -118,6 +121,7 @@ class AsyncAttempt(Attempt):
             try:
                 await self._limit.__aexit__(kind, error, at)
             except TimeoutError as late:
+                late.args = (f"the attempt ran longer than its limit of {self.timeout:.3g} s",)
                 error = late
         return self.leave(error)
 
@@ -215,8 +219,8 @@ class retry(Retrying):  # noqa: N801  a decorator, as users write it
 
     def __call__(self, fn: Callable[P, R], /) -> Callable[P, R]:
         """The function, tried again."""
-        check_runs_when_called(fn, "for attempt in retry():")
-        if inspect.iscoroutinefunction(fn):
+        check_runs_when_called(fn, "@retry tries", "for attempt in retry():")
+        if gives_coroutine(fn):
             raise TypeError(f"{name_of(fn)} is a coroutine function: use @aretry")
         limits = self._of(fn)
 
@@ -226,7 +230,10 @@ class retry(Retrying):  # noqa: N801  a decorator, as users write it
             while True:
                 attempt = SyncAttempt(course)
                 with attempt:
-                    return fn(*args, **kwargs)
+                    value = fn(*args, **kwargs)
+                if course.over:
+                    check_no_coroutine(value, fn, "make it an async def, and use @aretry")
+                    return value
                 time.sleep(attempt.delay)
 
         return tried
@@ -255,8 +262,8 @@ class aretry(Retrying):  # noqa: N801  a decorator, as users write it
 
     def __call__(self, fn: Callable[P, Awaitable[R]], /) -> Callable[P, Coroutine[Any, Any, R]]:
         """The coroutine function, tried again."""
-        check_runs_when_called(fn, "async for attempt in aretry():")
-        if not inspect.iscoroutinefunction(fn):
+        check_runs_when_called(fn, "@aretry tries", "async for attempt in aretry():")
+        if not gives_coroutine(fn):
             raise TypeError(f"{name_of(fn)} is no coroutine function: use @retry")
         limits = self._of(fn)
 

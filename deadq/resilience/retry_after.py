@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import math
 import re
+import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
-from ..errors import Rejected
+from ..errors import Rejected, shown
 from .backoff import RandomSource
-from .transient import failure_of, response_of
+from .transient import attribute, failure_of, response_of
 
 _SECONDS: Final = re.compile(r"[0-9]{1,18}(\.[0-9]{1,9})?")
 _NAME: Final = "retry-after"
+
+_MOST_S: Final = sys.float_info.max
+"""An int may be too large for a float."""
 
 _SPREAD: Final = 0.5
 """Share of a hint over which those who obey it are spread: it came to all of them alike."""
@@ -25,7 +28,15 @@ def parse(value: str, now: datetime | None = None) -> float | None:
 
     A date in the past asks for none: 0. ``now`` is this host's time, for a date that is all there
     is to go by.
+
+    Raises:
+        TypeError: the value is no ``str``.
+        ValueError: ``now`` is a naive datetime.
     """
+    if not isinstance(value, str):
+        raise TypeError(f"the value of Retry-After must be a str, not {shown(value)}")
+    if now is not None and now.utcoffset() is None:
+        raise ValueError(f"now must be an aware datetime, not {shown(now)}")
     text = value.strip()
     if _SECONDS.fullmatch(text):
         return float(text)
@@ -45,10 +56,13 @@ def hint_of(error: BaseException) -> float | None:
     several headers, the longest that makes sense counts.
     """
     error = failure_of(error)
-    own = getattr(error, "retry_after", None)
+    own = attribute(error, "retry_after")
     if own is not None or isinstance(error, Rejected):
         return float(own) if own is not None and _is_seconds(own) else None
-    hints = [parse(value) for value in _values(getattr(response_of(error), "headers", None))]
+    try:
+        hints = [parse(value) for value in _values(attribute(response_of(error), "headers"))]
+    except Exception:  # noqa: BLE001  headers may be of any class, and raise anything
+        return None
     return max((hint for hint in hints if hint is not None), default=None)
 
 
@@ -59,7 +73,7 @@ def spread_of(hint: float, delay: float, rng: RandomSource) -> float:
 
 
 def _is_seconds(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _MOST_S
 
 
 def _values(headers: Any) -> list[str]:

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from contextvars import ContextVar
 
-_inside: ContextVar[bool] = ContextVar("deadq_inside_unit", default=False)
+from ..ambient import Ambient
+
+_inside: Ambient[bool] = Ambient("deadq_inside_unit")
 
 
 def inside_unit() -> bool:
     """Whether it does. Then a call is repeated under an idempotency key only, and never hedged."""
-    return _inside.get()
+    return _inside.get() is True
 
 
 @contextlib.contextmanager
 def as_unit() -> Iterator[None]:
     """Mark what the block does as a unit's work."""
-    token = _inside.set(True)
-    try:
+    with _inside.held(True):
         yield
-    finally:
-        _inside.reset(token)

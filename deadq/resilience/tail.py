@@ -9,18 +9,21 @@ is over, the delay stays what it was: measured anew it would soon make slow call
 from __future__ import annotations
 
 import math
-import threading
 from collections import deque
 from typing import Final
 
 from .. import clock
 from .latency import Latencies
+from .locks import counting_lock
 
 LEAST_DELAY_S: Final = 0.001
 """A second call before that would answer the jitter of the loop."""
 
 NEW_NORMAL_S: Final = 300.0
 """What has been slow for so long is how things are: the delay is then measured anew."""
+
+_PATIENCE_S: Final = 30.0
+"""No loop is so late to tell that a call has outlasted its delay."""
 
 _ABOVE: Final = 5
 """So many samples have to lie above a quantile before it is believed: 100 for the p95."""
@@ -37,11 +40,14 @@ instead of 5 %), on again below the second (10 %)."""
 class Sight:
     """What is seen of one call: None until it is known whether it outlasted the delay."""
 
-    __slots__ = ("known", "slow")
+    __slots__ = ("known", "slow", "until")
 
-    def __init__(self) -> None:
+    def __init__(self, until: float) -> None:
         self.known = False
         self.slow: bool | None = None
+        self.until = until
+        """After that nobody will tell: its loop has ended before it, or stayed in another process
+        at a fork."""
 
 
 class Tail:
@@ -59,7 +65,7 @@ class Tail:
         self._latencies = Latencies(
             least=1 if delay is not None else math.ceil(round(_ABOVE / (1 - quantile), 6))
         )
-        self._lock = threading.Lock()
+        self._lock = counting_lock()
         self._under_way: deque[Sight] = deque()
         self._share = usual
         self._weight = min(_MOST_WEIGHT, _WEIGHT * usual)
@@ -93,10 +99,14 @@ class Tail:
         """A call took so long, or would have taken longer (censored above the delay)."""
         self._latencies.record(seconds)
 
-    def begin(self) -> Sight:
-        """A call begins that has a delay; see :meth:`seen`."""
-        sight = Sight()
+    def begin(self, delay: float) -> Sight:
+        """A call begins that has this ``delay``; see :meth:`seen`."""
+        now = clock.monotonic()
+        sight = Sight(now + 2 * delay + _PATIENCE_S)
         with self._lock:
+            under_way = self._under_way
+            while under_way and not under_way[0].known and under_way[0].until < now:
+                under_way.popleft().known = True
             self._under_way.append(sight)
         return sight
 

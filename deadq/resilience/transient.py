@@ -12,7 +12,7 @@ import socket
 import ssl
 import sys
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from ..errors import Paused, QueueFull, RetryDenied, StoreUnavailable, Unmeetable
 
@@ -88,18 +88,29 @@ def failure_of(error: BaseException) -> BaseException:
 
 def status_of(error: BaseException) -> int | None:
     """The HTTP status that the error carries, as those of httpx, requests and aiohttp do."""
-    found = getattr(response_of(error), "status_code", None)
+    found = attribute(response_of(error), "status_code")
     for name in ("status_code", "status", "code"):
         if _is_status(found):
             break
-        found = getattr(error, name, None)
+        found = attribute(error, name)
     return found if _is_status(found) else None
 
 
 def response_of(error: BaseException) -> object:
     """The response that the error carries, or the error itself, as urllib's is both."""
-    response = getattr(error, "response", None)
+    response = attribute(error, "response")
     return error if response is None else response  # that of requests counts as false
+
+
+def attribute(owner: object, name: str) -> Any:
+    """What an error, or what it carries, has under this name; None: nothing, or it raises.
+
+    What went wrong must not be hidden by what goes wrong in looking at it.
+    """
+    try:
+        return getattr(owner, name, None)
+    except Exception:  # noqa: BLE001  a property may raise anything
+        return None
 
 
 def _is_status(value: object) -> bool:
@@ -113,7 +124,8 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
     while found is not None and id(found) not in seen:
         seen.add(id(found))
         yield found
-        found = found.__cause__ or found.__context__
+        cause = attribute(found, "__cause__")
+        found = attribute(found, "__context__") if cause is None else cause
 
 
 def _kinds_in_use() -> Iterator[type[BaseException]]:

@@ -13,9 +13,13 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
+import requests
 
 from deadq import Deadline, DeadlineExceeded
+from deadq.edge import requests as edge_requests
 from deadq.edge.httpx import AsyncDeadlineTransport, CallDeadlineExceeded, DeadlineTransport
+from deadq.edge.requests import DeadlineAdapter as RequestsAdapter
+from deadq.resilience import is_transient
 from tests.patience import slack_s
 from tests.servers import wait_until
 
@@ -131,18 +135,39 @@ def awaiting(url, left_s=LEFT_S):
     return ended, time.monotonic() - begun
 
 
-every_way = pytest.mark.parametrize("way", [blocking, awaiting])
+def by_requests(url, left_s=LEFT_S):
+    """The same by the other library."""
+    begun = time.monotonic()
+    with Deadline.after(left_s).scope(), requests.Session() as session:
+        session.max_redirects = 99
+        session.mount("http://", RequestsAdapter(dependency="peer", margin=0.0))
+        try:
+            ended = session.get(url)
+        except edge_requests.CallDeadlineExceeded as error:
+            ended = error
+    return ended, time.monotonic() - begun
+
+
+every_way = pytest.mark.parametrize("way", [blocking, awaiting, by_requests])
+TIMEOUTS = {blocking: httpx.TimeoutException, awaiting: httpx.TimeoutException}
+"""What the library calls it when a time is over."""
+
+
+def is_over(ended, way):
+    assert isinstance(ended, DeadlineExceeded), repr(ended)
+    assert isinstance(ended, TIMEOUTS.get(way, requests.Timeout))
+    assert is_transient(ended), "an attempt of less than the whole may be tried again"
+    assert "peer" in str(ended)
+    assert ended.request is not None
+    return True
 
 
 @every_way
 @pytest.mark.parametrize("path", ["head", "body", "round", "silent"])
 def test_a_call_ends_at_its_deadline_and_the_peer_sees_it_close(peer, way, path):
     ended, took = way(peer.url(path))
-    assert isinstance(ended, CallDeadlineExceeded), repr(ended)
-    assert isinstance(ended, DeadlineExceeded)
-    assert isinstance(ended, httpx.TimeoutException)
+    assert is_over(ended, way)
     assert LEFT_S - 0.01 <= took <= LEFT_S + LATE_S + slack_s()
-    assert "peer" in str(ended)
     wait_until(lambda: peer.open == 0, "the peer to see the connection close")
 
 
@@ -159,7 +184,7 @@ def test_a_connect_that_is_not_answered(way):
             with contextlib.suppress(BlockingIOError):
                 waiting.connect(address)
         ended, took = way(f"http://127.0.0.1:{address[1]}/")
-    assert isinstance(ended, CallDeadlineExceeded), repr(ended)
+    assert is_over(ended, way)
     assert LEFT_S - 0.01 <= took <= LEFT_S + LATE_S + slack_s()
 
 
@@ -176,8 +201,8 @@ def test_a_name_that_is_not_resolved(way, peer, monkeypatch):
     monkeypatch.setattr(socket, "getaddrinfo", slow)
     begun = time.monotonic()
     ended, took = way(f"http://nowhere.test:{peer.port}/ok")
-    assert isinstance(ended, CallDeadlineExceeded), repr(ended)
-    if way is blocking:  # asyncio.run() waits for the threads of its loop
+    assert is_over(ended, way)
+    if way is not awaiting:  # asyncio.run() waits for the threads of its loop
         assert took <= LEFT_S + LATE_S + slack_s()
     asked.set()
     assert time.monotonic() - begun < LEFT_S * 2 + slack_s()
@@ -194,6 +219,17 @@ def test_a_full_pool(peer):
         with Deadline.after(LEFT_S).scope(), pytest.raises(CallDeadlineExceeded):
             client.get(peer.url("ok"))
         assert LEFT_S - 0.01 <= time.monotonic() - begun <= LEFT_S + LATE_S + slack_s()
+
+
+def test_a_full_pool_of_requests(peer):
+    adapter = RequestsAdapter(dependency="peer", margin=0.0, pool_maxsize=1, pool_block=True)
+    with requests.Session() as session:
+        session.mount("http://", adapter)
+        with session.get(peer.url("body"), stream=True):
+            begun = time.monotonic()
+            with Deadline.after(LEFT_S).scope(), pytest.raises(edge_requests.CallDeadlineExceeded):
+                session.get(peer.url("ok"))
+            assert LEFT_S - 0.01 <= time.monotonic() - begun <= LEFT_S + LATE_S + slack_s()
 
 
 def test_a_full_pool_on_a_loop(peer):
@@ -216,7 +252,7 @@ def test_a_full_pool_on_a_loop(peer):
 @pytest.mark.parametrize("left", [0.0, 0.0005])
 def test_with_nothing_left_nothing_is_sent(peer, way, left):
     ended, took = way(peer.url("ok"), left)
-    assert isinstance(ended, CallDeadlineExceeded), repr(ended)
+    assert is_over(ended, way)
     assert took < LEFT_S
     assert (peer.requests, peer.open) == ([], 0)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import hedge, jitter, shed, spell, storm, throughput
+from benchmarks import edges, hedge, jitter, shed, spell, storm, throughput
 from benchmarks.__main__ import benchmarks
 from benchmarks.contention.cells import Task, simulate, simulate_all
 from benchmarks.contention.reference import CLIENTS, KINDS
@@ -482,22 +482,24 @@ def test_the_list_names_every_benchmark_and_what_it_is():
     done = run("benchmarks")
     assert done.returncode == 0, done.stderr
     found = dict(benchmarks())
-    names = ("hedge", "jitter", "shed", "spell", "storm", "throughput")
-    assert {f"benchmarks.{name}" for name in names} <= set(found)
+
+    assert {f"benchmarks.{name}" for name in NAMES} <= set(found)
     for name, line in found.items():
         assert name in done.stdout
         assert line
         assert line in done.stdout
 
 
-@pytest.mark.parametrize("name", ["hedge", "jitter", "shed", "spell", "storm", "throughput"])
+@pytest.mark.parametrize(
+    "name", ["edges", "hedge", "jitter", "shed", "spell", "storm", "throughput"]
+)
 def test_each_explains_itself(name):
     done = run(f"benchmarks.{name}", "--help")
     assert done.returncode == 0, done.stderr
     assert "--json" in done.stdout
     assert "--quick" in done.stdout
     assert "--picture" in done.stdout
-    assert ("--server" in done.stdout) == (name != "jitter")
+    assert ("--server" in done.stdout) == (name not in ("edges", "jitter"))
 
 
 SERVER = {"redis-py", "hiredis", "server", "protocol"}
@@ -581,6 +583,15 @@ def test_storm_shows_what_a_budget_holds_back(short_folder):
     assert figures["unbounded"] >= 3
     assert figures["layers"] <= 1.1
     assert figures["layers_naive"] == 64
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_edges_shows_what_deadlines_add(short_folder):
+    figures = figures_of("edges", short_folder, server=False)
+    assert set(figures) == set(edges.BARS) == {"asgi", "httpx", "httpx_async", "requests"}
+    # what they add is there to be seen; on a machine that does other things it wanders
+    assert all(0.8 < figure < 1.6 for figure in figures.values())
 
 
 @pytest.mark.slow

@@ -1,12 +1,18 @@
 """django.tasks on deadq: the backend in one process, ``deadq work`` in another."""
 
 import contextlib
+import importlib.util
+import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
-from tests.commands import started
+from tests.commands import environment, started
+from tests.readme import code
 from tests.servers import Server, wait_until
 from tests.workers import Process
 
@@ -166,3 +172,53 @@ def test_a_setting_that_makes_no_sense_is_named(site):
         "except ImproperlyConfigured as error: said = str(error)"
     )
     assert "OPTIONS of the task backend 'odd': capacity" in site.do(code)
+
+
+# The README's project.
+
+
+def test_the_readmes_project_under_a_server_of_its_own(valkey_server, tmp_path):
+    with valkey_server.client() as client:
+        client.flushall()
+    for name in ("settings.py", "tasks.py", "urls.py"):
+        text = code(name)
+        if importlib.util.find_spec("django.tasks") is None:
+            text = text.replace("from django.tasks", "from django_tasks")
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    given = {"DEADQ_URL": valkey_server.url, "DJANGO_SETTINGS_MODULE": "settings"}
+    with contextlib.ExitStack() as opened:
+        web = subprocess.Popen(
+            [sys.executable, "-m", "django", "runserver", "--noreload", str(port)],
+            cwd=tmp_path,
+            env=environment(**given),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        opened.callback(web.wait, 10)
+        opened.callback(web.terminate)
+        worker = started("work", "deadq.contrib.django_tasks:queue", cwd=tmp_path, **given)
+        opened.enter_context(worker)
+        opened.callback(worker.kill)
+        client = opened.enter_context(httpx.Client(base_url=f"http://127.0.0.1:{port}"))
+
+        def listens() -> bool:
+            with contextlib.suppress(httpx.ConnectError):
+                return client.get("/results/nobody", headers={"host": "localhost"}).is_error
+            return False
+
+        wait_until(listens, "the web app", 30)
+        client.headers["host"] = "localhost"
+        asked = client.get("/greet/Ada")
+        assert asked.status_code == 202
+        ident = asked.json()["result"]
+        assert client.get("/greet/Ada").json() == {"result": ident}
+
+        def done() -> bool:
+            return client.get(f"/results/{ident}").json()["status"] == "SUCCESSFUL"
+
+        wait_until(done, "the result", 30)
+        assert client.get(f"/results/{ident}").json()["value"] == "Hello, Ada"
+        assert client.get("/results/nobody").status_code == 404

@@ -2,7 +2,6 @@
 
 import asyncio
 import socket
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -15,9 +14,8 @@ from prometheus_client import REGISTRY
 from deadq.edge import inbound
 from deadq.edge.asgi import DeadlineMiddleware
 from deadq.edge.inbound import Terms
-from tests.commands import ROOT, environment
 from tests.edge_served import WITHIN_S
-from tests.forked import Program
+from tests.served import Served
 from tests.servers import wait_until
 
 
@@ -27,18 +25,10 @@ class Site:
     def __init__(self, folder: Path, opened: ExitStack) -> None:
         self.notes_file = folder / "notes"
         self.log = folder / "log"
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            self.port = listener.getsockname()[1]
-            self.process = Program(
-                *("uvicorn", "tests.edge_served:app", f"--fd={listener.fileno()}"),
-                cwd=ROOT,
-                env=environment(EDGE_NOTES=str(self.notes_file)),
-                stdout=opened.enter_context(self.log.open("wb")),
-                stderr=subprocess.STDOUT,
-                pass_fds=(listener.fileno(),),
-            )
-        opened.callback(self.process.wait, 20)
-        opened.callback(self.process.terminate)
+        served = opened.enter_context(
+            Served("tests.edge_served:app", self.log, EDGE_NOTES=str(self.notes_file))
+        )
+        self.port = served.port
         self.client = opened.enter_context(
             httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=20.0)
         )

@@ -7,6 +7,7 @@ import os
 import threading
 
 import pytest
+import redis
 from prometheus_client import REGISTRY
 
 from deadq import FleetBudget, Queue, RetryDenied
@@ -301,3 +302,28 @@ def test_the_metric_tells_when_it_denies(budget):
 def test_odd_settings_are_refused(given, error, words, server):
     with pytest.raises(error, match=words):
         FleetBudget(**{"name": "payments", **given})
+
+
+def test_a_client_that_raises_what_no_client_does_is_asked_again(server, caplog):
+    """As one with instruments about it may."""
+    broken = threading.Event()
+    broken.set()
+
+    class Odd(redis.Redis):
+        def execute_command(self, *args, **options):
+            if broken.is_set():
+                raise LookupError("instrument")
+            return super().execute_command(*args, **options)
+
+    client = Odd(unix_socket_path=str(server.socket))
+    with contextlib.closing(FleetBudget("odd", client=client)) as odd:
+        odd.first()
+        wait_until(lambda: "LookupError: instrument" in caplog.text, "the line in the log")
+        assert odd.take(), "it counts by itself"
+        broken.clear()
+
+        def answered():
+            odd.first()
+            return odd.shared
+
+        wait_until(answered, "the fleet's answer")

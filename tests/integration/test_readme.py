@@ -1,5 +1,6 @@
 """The README's words about code are run, not believed."""
 
+import json
 import re
 import shlex
 import subprocess
@@ -12,7 +13,8 @@ import httpx
 import pytest
 
 import deadq
-from deadq.resilience import race
+from deadq.edge import answer_for
+from deadq.resilience import course, race
 from tests.commands import deadq_command
 from tests.readme import README, blocks, code, section
 from tests.servers import Server
@@ -86,6 +88,14 @@ def test_the_example_of_a_retry_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [url for url, *_ in seen] == ["http://quotes.internal/tea"] * 2
     assert all(0 < timeout <= 0.5 for _, timeout, _ in seen)
     assert seen[0][2] == {"x-retry-budget": "0"}
+
+
+def test_every_reason_for_no_retry_is_in_the_readme() -> None:
+    reasons = re.findall(r"^    (\w+) {2,}", course.__doc__ or "", flags=re.MULTILINE)
+    assert len(reasons) == 6
+    assert sorted(re.findall(r"^\| `(\w+)` \|", section("Retries"), flags=re.MULTILINE)) == sorted(
+        reasons
+    )
 
 
 def test_the_example_of_hedging_holds() -> None:
@@ -164,18 +174,39 @@ def test_a_job_that_runs_is_cancelled_and_cleans_up(shop: Path) -> None:
     assert out == "running\nexport of 17 is called off\nCancelled\n"
 
 
+def test_an_order_is_enqueued_on_commit(shop: Path) -> None:
+    example = code("orders.py")
+    assert example.count("assert ") == 2
+    run(example, shop)
+
+
+def test_a_traced_queue_tells_of_its_submits(shop: Path) -> None:
+    out = run(
+        "from opentelemetry import trace\n"
+        "from opentelemetry.sdk.trace import TracerProvider\n"
+        "from opentelemetry.sdk.trace.export import SimpleSpanProcessor\n"
+        "from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter\n"
+        "spans = InMemorySpanExporter()\n"
+        "provider = TracerProvider()\n"
+        "provider.add_span_processor(SimpleSpanProcessor(spans))\n"
+        "trace.set_tracer_provider(provider)\n"
+        f"{code('traced.py')}\n"
+        "from shop import charge\n"
+        "charge.enqueue('17', 999)\n"
+        "print([span.name for span in spans.get_finished_spans()])\n",
+        shop,
+    )
+    assert out == "['submit checkout']\n"
+
+
 def test_the_table_of_refusals_and_the_answers_to_http_agree() -> None:
-    names: dict[str, Any] = {}
-    exec(compile(code("answers.py"), "answers.py", "exec"), names)
     table = re.findall(
         r"^\| `(\w+)` \| `(\w+)` \|.*\| (\d{3})\b.*\|$", section("Shed"), re.MULTILINE
     )
     assert len(table) == len(deadq.Rejected.__subclasses__())
     for name, reason, status in table:
-        assert names["answer"](getattr(deadq, name)("")) == ({"error": reason}, int(status), {})
-    assert names["answer"](deadq.JobFailed("ValueError", ""))[:2] == ({"error": "JobFailed"}, 500)
-    refused = names["answer"](deadq.BreakerOpen("", retry_after=1.2))
-    assert refused == ({"error": "BreakerOpen"}, 503, {"Retry-After": "2"})
+        told = answer_for(getattr(deadq, name)(""))
+        assert (told.status, json.loads(told.body)["error"]) == (int(status), reason)
 
 
 def test_the_tree_of_errors_is_that_of_the_code() -> None:
@@ -238,10 +269,12 @@ def test_the_commands_of_an_operator_do_what_they_say(shop: Path) -> None:
 
 
 def test_every_python_block_is_run_by_a_test() -> None:
-    """Eight of them above, and exports.py; the files of the quick start in test_quick_start."""
+    """Eight of them above, and exports.py, orders.py and traced.py; the files of the quick start in
+    test_quick_start, those of a Django project in test_contrib_django_tasks."""
     named = [block.partition("\n")[0] for block in blocks("python") if block.startswith("# ")]
-    files = ["shop.py", "answers.py", "app.py", "flask_app.py", "views.py"]
+    files = ["shop.py", "app.py", "flask_app.py", "site_wsgi.py", "views.py"]
     files += ["cancel.py", "exports.py"]
+    files += ["settings.py", "tasks.py", "urls.py", "orders.py", "traced.py"]
     assert named == [f"# {name}" for name in files]
     assert len(blocks("python")) == len(files) + 8
 

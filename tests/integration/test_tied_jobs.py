@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import multiprocessing
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -484,6 +485,28 @@ def test_leaving_before_the_second_is_sent_means_that_it_never_is(two):
     assert "offered" not in two[1].stats().counters
 
 
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+@pytest.mark.parametrize("how", ["leave", "cancel", "aleave", "acancel"])
+def test_a_forked_child_does_not_wait_for_what_only_its_parent_can_send(two, how):
+    two[0].clock.round_trip_s = 30.0
+    handle = tie(*calls(two))
+
+    def give_up():
+        done = getattr(handle, how)()
+        if how.startswith("a"):
+            asyncio.run(done)
+
+    child = multiprocessing.get_context("fork").Process(target=give_up)
+    child.start()
+    child.join(10)
+    hangs = child.is_alive()
+    child.kill()
+    child.join()
+    assert not hangs
+    assert child.exitcode == 0
+    assert two[0].stats().unfinished == 0
+
+
 def test_cancelling_says_whether_one_of_them_had_started(two):
     handle = tie(*calls(two))
     sent(two[1])
@@ -614,6 +637,16 @@ def test_two_servers_are_not_one(two):
     far.task(within=9.0, name="work")(lambda: None)
     with pytest.raises(ValueError, match=r"'a' and 'far' are not on one server.*the same url="):
         tie(*calls([two[0], far]))
+
+
+def test_what_is_not_awaited_is_refused_with_the_remedy(two):
+    async def main():
+        call = two[0].task(within=9.0, name="awaited")(lambda: None).abind()
+        with pytest.raises(TypeError, match=r": await task.abind\(...\)$"):
+            await atie(call, calls(two)[1])
+        await call
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("odd", [None, "job", 5])

@@ -210,3 +210,34 @@ def test_no_window_of_ten_seconds_holds_more_than_its_share(world, ratio, floor,
             began = world.now - WINDOW
             made = sum(at > began for at in spent)
             assert made <= ratio * sum(at > began for at in firsts) + floor * 10
+
+
+HOUR = 3_600_000
+
+
+@pytest.mark.parametrize("how", ["spent", "lent"])
+def test_a_clock_that_steps_back_does_not_hold_the_floor_back_until_it_is_there_again(world, how):
+    text = f"0 1 {WINDOW}"
+    if how == "spent":
+        lend(world, deeds=[Deed("s", 0, 10)], text=text)
+    else:
+        lend(world, wanted=10, text=text)
+        lend(world, "q", wanted=10, text=text)
+    before = lend(world, "other", text=text)
+    assert before.left < 10
+    world.now -= HOUR
+    assert lend(world, "other", number=2, text=text).left == 10
+    assert not [f for f in world.get("budget") if f[0] in "fsh" or f in ("op", "oq")]
+
+
+def test_a_retry_to_come_weighs_at_once(world):
+    """It lies ahead by the longest window at most, and is not taken for a step of the clock."""
+    text = "0 1 60000"
+    lend(world, deeds=[Deed("s", -60_000, 10)], text=text)
+    assert lend(world, "q", text=text).left == 50
+
+
+@pytest.mark.parametrize("deeds", [(), [Deed("f", 0, 10)]])
+def test_what_stands_in_its_place_is_replaced_though_there_is_nothing_to_tell(world, deeds):
+    world.client.set(world.key("budget"), "planted")
+    assert lend(world, deeds=deeds, text=f"0 1 {WINDOW}", wanted=2).tokens == 2

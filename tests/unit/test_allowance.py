@@ -31,6 +31,18 @@ def test_what_comes_in(header, trusted, left):
     assert Allowance.incoming(header, edge=3, trusted=trusted).left == left
 
 
+@pytest.mark.parametrize("header", [b"2", 2, True, ["2"], 2.0])
+def test_a_header_that_is_no_text_is_refused(header):
+    with pytest.raises(TypeError, match="x-retry-budget must be a str, not"):
+        Allowance.incoming(header, edge=3)
+
+
+@pytest.mark.parametrize("header", [None, "2"])
+def test_an_odd_edge_is_refused_whatever_comes_in(header):
+    with pytest.raises(ValueError, match="edge must lie between 0 and 1000, not -1"):
+        Allowance.incoming(header, edge=-1)
+
+
 def test_without_any_this_is_the_edge():
     assert Allowance.current() is None
     with Allowance(2).scope() as ours:

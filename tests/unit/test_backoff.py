@@ -66,6 +66,7 @@ def test_decorrelated_draws_between_base_and_three_times_the_previous_delay():
     assert high.delay(1, previous=100) == pytest.approx(300)
     assert high.delay(1, previous=1999) == 2000
     assert high.delay(1, previous=1e308) == 2000
+    assert high.delay(1, previous=10**400) == 2000
     assert high.delay(1, previous=0) == 5
 
 

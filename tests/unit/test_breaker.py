@@ -336,7 +336,8 @@ def test_its_name_stands_in_what_it_says(hand):
         ({"minimum_calls": 10**9}, ValueError, "minimum_calls 1000000000 is not a number"),
         ({"minimum_calls": 20.0}, TypeError, "minimum_calls must be an int, not 20.0"),
         ({"minimum_calls": True}, TypeError, "minimum_calls must be an int, not True"),
-        ({"failures": OSError()}, TypeError, "says of an exception whether it is a failure, not"),
+        ({"failures": OSError()}, TypeError, "says of an exception whether it is a failure, such"),
+        ({"failures": OSError}, TypeError, "lambda error: isinstance(error, OSError), not <class"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused_with_fault_and_remedy(settings, error, said):
@@ -1000,3 +1001,33 @@ def test_it_goes_by_the_clock_that_tests_move():
         moved.advance(9.0)
         assert call(breaker, fails=False)
         assert breaker.state is RAMP
+
+
+def test_a_judge_that_raises_leaves_no_probe_under_way(hand):
+    """The permit would be held until it is given up, and all calls be refused meanwhile."""
+    at_odds = threading.Event()
+
+    def judge(error):
+        if at_odds.is_set():
+            raise LookupError("the judge")
+        return True
+
+    breaker = opened(hand, failures=judge)
+    at_odds.set()
+    hand.at += 10.0
+    with pytest.raises(LookupError, match="the judge"), breaker:
+        raise ConnectionError
+    assert breaker.state is OPEN
+    assert call(breaker, fails=False), "the next call is a probe in its place"
+    assert breaker.state is RAMP
+
+
+def test_generators_side_by_side_leave_no_permits_behind(hand):
+    def items(breaker):
+        with breaker:
+            yield 1
+
+    one, other = Breaker("one"), Breaker("other")
+    for _ in range(3):
+        assert list(zip(items(one), items(other), strict=True)) == [(1, 1)]
+    assert _held.get() == ()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from deadq import testing
 from deadq.resilience import ChainFaultKind
-from deadq.resilience.chain import counted, judge
+from deadq.resilience.chain import Call, counted, judge
 from deadq.resilience.chain_description import chain_of
 from deadq.resilience.chain_file import read_chain
 from tests.workers import ROOT
@@ -368,7 +368,7 @@ def changed(**changes):
             "calls names the unknown tier 'paymant': describe it, or name one of those described",
         ),
         (changed(web__calls=[7]), "tier web: a call must be a table of tier, times, timeout_s,"),
-        (changed(web__calls=[{}]), "tier web: calls names the unknown tier None"),
+        (changed(web__calls=[{}]), "tier web: a call's tier is missing: name the tier"),
         (changed(web__calls=[[]]), "tier web: calls holds an empty list: leave it out"),
         (changed(web__calls=[[["payment"]]]), "tier web: a call must be a table of tier, times"),
         (
@@ -531,3 +531,23 @@ def test_pytest_shows_the_faults_and_not_the_helper(tmp_path):
     assert done.returncode == 1, done.stdout
     assert "promise: checkout receives 2 s from gateway and promises 5 s" in done.stdout
     assert "def assert_chain" not in done.stdout
+
+
+def test_what_a_tier_promises_is_summed_once_and_not_for_each_that_calls_it(monkeypatch):
+    """Descriptions of many calls would otherwise take minutes."""
+    summed, found = [], Call.longest_s
+
+    def counting(call):
+        summed.append(call)
+        return found.fget(call)
+
+    monkeypatch.setattr(Call, "longest_s", property(counting))
+    grants = {"timeout_s": 1.0, "tries": 2}
+    verdict = judged(
+        a={"calls": ["b"] * 300},
+        b={**grants, "calls": ["c"] * 300},
+        c={**grants, "calls": ["d"] * 300},
+        d=grants,
+    )
+    assert verdict.faults
+    assert len(summed) < 10 * 900

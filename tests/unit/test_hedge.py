@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import gc
 import random
 from bisect import bisect_right
 from collections import defaultdict
@@ -318,6 +319,37 @@ def test_errors_of_losers_are_nobodys_surprise():
 # The delay.
 
 
+def test_an_error_at_the_instant_of_the_success_is_nobodys_surprise():
+    seen = []
+
+    async def main():
+        both, calls = asyncio.Event(), []
+
+        @ahedge(delay=0.1, budget=PLENTY, share=0.5)
+        async def call(quick):
+            if quick:
+                return None
+            calls.append(1)
+            second = len(calls) == 2
+            if second:
+                asyncio.get_running_loop().call_later(0.05, both.set)
+            await both.wait()
+            if second:
+                raise ValueError
+            return "one"
+
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: seen.append(context))
+        for _ in range(20):
+            await call(True)
+        assert await call(False) == "one"
+        assert len(calls) == 2
+        gc.collect()
+
+    run_in_virtual_time(main())
+    gc.collect()
+    assert seen == []
+
+
 def test_it_is_the_measured_p95():
     """Once a hundred calls are known: then five lie above it."""
     script = Script()
@@ -533,8 +565,8 @@ def test_a_call_usually_takes_its_median():
 
 def test_the_time_holds_for_both_calls_together():
     script = Script((5.0, "one"), (5.0, "two"))
-    with pytest.raises(TimeoutError):
-        run(script, within=0.5)
+    with pytest.raises(TimeoutError, match=r"^quote: no call succeeded within 0.5 s$"):
+        run(script, within=0.5, name="quote")
     assert (script.calls, script.took, script.left) == (2, 0.5, set())
     assert script.lefts == [0.5, 0.4]
 

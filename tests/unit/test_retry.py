@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import random
+from datetime import UTC, datetime
 
 import httpx
 import pytest
@@ -275,6 +276,17 @@ def test_an_attempt_on_a_loop_is_cancelled_when_its_time_is_over():
     assert len(tried) == 2
 
 
+def test_an_attempt_whose_time_is_over_says_how_long_it_was(time):
+    @aretry(tries=1, timeout=0.01)
+    async def hangs():
+        await asyncio.Event().wait()
+
+    with pytest.raises(RetryDenied) as found:
+        asyncio.run(hangs())
+    assert isinstance(found.value.__cause__, TimeoutError)
+    assert str(found.value.__cause__) == "the attempt ran longer than its limit of 0.01 s"
+
+
 def test_a_plain_loop_tells_its_client_how_long_it_may_take(time):
     for attempt in retry(timeout=0.5, within=0.3):
         with attempt:
@@ -319,6 +331,51 @@ def test_reraise_gives_the_last_error_itself_with_a_note(time, form):
     with pytest.raises(ConnectionResetError) as found:
         form(script, tries=2, backoff=AT_ONCE, reraise=True)
     assert found.value.__notes__ == ["not retried after 2 attempts: all 2 attempts were made"]
+
+
+def test_it_says_why_and_what_failed(time, form):
+    """An outcome of a job has the text alone, and not what the error came from."""
+    assert str(denied(form, Script(time), tries=2, backoff=AT_ONCE)) == (
+        "not retried after 2 attempts: all 2 attempts were made (ConnectionResetError: again)"
+    )
+    assert str(denied(form, Script(time, TimeoutError()), tries=1)) == (
+        "not retried after 1 attempt: the only attempt was made (TimeoutError)"
+    )
+    assert str(denied(form, Script(time, KeyError("no such item")))) == (
+        "not retried after 1 attempt: KeyError does not pass by itself (KeyError: 'no such item')"
+    )
+
+
+def test_what_it_says_of_the_error_is_short_and_printable_however_odd_that_is(time, form):
+    class Odd(Exception):
+        def __str__(self):
+            raise ZeroDivisionError
+
+    for odd, said in (
+        (ValueError("a line\nand another"), "(ValueError: a line)"),
+        (ValueError("\x1b[31mred"), "(ValueError: \\x1b[31mred)"),
+        (ValueError("x" * 1_000), f"(ValueError: {'x' * 160})"),
+        (Odd(), "(Odd)"),
+    ):
+        assert str(denied(form, Script(time, odd))).endswith(f" {said}")
+
+
+def test_it_says_what_failed_in_a_layer_below(time, form):
+    class Below:
+        def step(self):
+            return decorated(Script(time, KeyError("no such item")))
+
+    error = denied(form, Below())
+    assert error.reason == "permanent"
+    assert str(error) == (
+        "not retried after 1 attempt: a layer below has given up (KeyError: 'no such item')"
+    )
+
+
+def test_time_that_is_over_is_not_said_to_be_less_than_nothing(time, form):
+    error = denied(form, Script(time, takes=1.25), within=1.0, backoff=AT_ONCE)
+    assert error.reason == "deadline"
+    assert ": 0 s are left, " in str(error)
 
 
 @pytest.mark.parametrize(
@@ -475,7 +532,7 @@ def test_what_is_passed_on_is_spent_here_too(time, form):
     error = denied(form, Below(), tries=4, pass_on=2, backoff=AT_ONCE, budget=PLENTY)
     assert inner.calls == 4
     assert error.reason == "tries"
-    assert str(error).endswith("all 4 attempts were made, 2 of them by calls below")
+    assert "all 4 attempts were made, 2 of them by calls below (" in str(error)
 
 
 # The metric.
@@ -627,3 +684,42 @@ def test_http_errors_are_told_apart_by_their_status(time, form):
     for status in (400, 401, 404, 409, 422, 500, 501):
         assert denied(form, Script(time, answer(status))).reason == "permanent"
     assert form(Script(time, StoreUnavailable("away"), "fine"), backoff=AT_ONCE) == "fine"
+
+
+@pytest.mark.parametrize("odd", [1e9, 1e300])
+def test_a_limit_beyond_any_deadline_is_refused_where_it_is_set(odd):
+    for given in ({"within": odd}, {"timeout": odd}):
+        with pytest.raises(ValueError, match="is more than ten years"):
+            retry(**given)
+        with pytest.raises(ValueError, match="is more than ten years"):
+            aretry(**given)
+        assert Allowance.current() is None
+
+
+def test_a_deadline_in_another_age_is_a_deadline(time):
+    far = Deadline.at(datetime(9999, 1, 1, tzinfo=UTC))
+    for of in (decorated, looped):
+        assert of(Script(time, ConnectionError(), 7), deadline=far, backoff=AT_ONCE) == 7
+
+
+def test_an_attempt_has_one_block(time):
+    """A second one would go on after the first has told that all went well."""
+
+    def plain():
+        for attempt in retry(backoff=AT_ONCE):
+            with attempt:
+                pass
+            with attempt:
+                raise ConnectionError
+
+    async def main():
+        async for attempt in aretry(backoff=AT_ONCE):
+            async with attempt:
+                pass
+            async with attempt:
+                raise ConnectionError
+
+    with pytest.raises(RuntimeError, match="an attempt has one block"):
+        plain()
+    with pytest.raises(RuntimeError, match="an attempt has one block"):
+        asyncio.run(main())

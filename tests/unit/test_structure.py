@@ -47,7 +47,7 @@ LAYERS = (
     {"store"},
     {"resilience"},
     {"job", "reports", "codec", "events", "twins", "tracing"},
-    {"deadline", "clock", "config", "errors"},
+    {"ambient", "deadline", "clock", "config", "errors"},
 )
 """From the top down. A module may import from its own layer and from those below it."""
 

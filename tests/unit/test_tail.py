@@ -22,7 +22,7 @@ def fixed(usual=0.05):
 
 def feed(tail, *slow):
     for each in slow:
-        tail.seen(tail.begin(), 0.1, slow=each)
+        tail.seen(tail.begin(0.1), 0.1, slow=each)
 
 
 def until_slow(tail):
@@ -77,7 +77,7 @@ def test_calls_count_in_the_order_in_which_they_began():
     rng = random.Random(2)
     tail = fixed()
     for _ in range(20):
-        sights = [(tail.begin(), rng.random() < 0.05) for _ in range(1_000)]
+        sights = [(tail.begin(0.1), rng.random() < 0.05) for _ in range(1_000)]
         for sight, slow in sights:
             if not slow:
                 tail.seen(sight, 0.1, slow=False)
@@ -91,7 +91,7 @@ def test_calls_count_in_the_order_in_which_they_began():
 @given(st.lists(st.sampled_from([True, False, None]), max_size=50), st.randoms())
 def test_however_they_end_none_is_left(ends, rng):
     tail = fixed()
-    sights = [(tail.begin(), end) for end in ends]
+    sights = [(tail.begin(0.1), end) for end in ends]
     rng.shuffle(sights)
     for sight, end in sights:
         tail.seen(sight, 0.1, slow=end)
@@ -107,7 +107,7 @@ def test_a_measured_delay_stays_while_all_are_slow_and_for_minutes_at_most(time)
     delay = tail.delay()
     assert delay == pytest.approx(0.1, rel=0.05)
     for _ in range(20):
-        tail.seen(tail.begin(), delay, slow=True)
+        tail.seen(tail.begin(0.1), delay, slow=True)
     assert tail.slow
     for _ in range(1_000):
         tail.record(3.0)
@@ -127,11 +127,11 @@ def test_it_is_measured_anew_when_the_spell_is_over(time):
         tail.record(0.1)
     delay = tail.delay()
     for _ in range(20):
-        tail.seen(tail.begin(), delay, slow=True)
+        tail.seen(tail.begin(0.1), delay, slow=True)
     for _ in range(1_000):
         tail.record(0.5)
     while tail.slow:
-        tail.seen(tail.begin(), delay, slow=False)
+        tail.seen(tail.begin(0.1), delay, slow=False)
     assert tail.delay() == pytest.approx(0.5, rel=0.05)
 
 
@@ -139,3 +139,18 @@ def test_odds_are_what_is_multiplied():
     assert _times(0.05, 4) == pytest.approx(0.1739, abs=1e-4)
     assert _times(0.05, 2) == pytest.approx(0.0952, abs=1e-4)
     assert _times(0.5, 4) == pytest.approx(0.8)
+
+
+def test_a_call_of_which_nobody_will_tell_holds_up_the_others_for_half_a_minute_at_most(time):
+    """Its loop ended before it, or it is a call of the process from which this one was forked."""
+    tail = fixed()
+    lost = tail.begin(0.1)
+    for _ in range(40):
+        tail.seen(tail.begin(0.1), 0.1, slow=True)
+    assert not tail.slow
+    time.advance(31.0)
+    tail.seen(tail.begin(0.1), 0.1, slow=True)
+    assert tail.slow
+    assert not tail._under_way
+    tail.seen(lost, 0.1, slow=False)
+    assert not tail._under_way

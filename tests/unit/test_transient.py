@@ -236,3 +236,70 @@ def test_what_was_left_to_this_layer_still_says_how_long_to_wait_and_why(answer)
     error = RetryDenied("", reason="layer")
     error.__cause__ = answer(429, [("Retry-After", "7")])
     assert (hint_of(error), is_throttled(error)) == (7.0, True)
+
+
+def raising(name):
+    """A connection error of which nothing but its kind can be learnt: the rest raises."""
+
+    def odd(_):
+        raise RuntimeError(name)
+
+    return type("Odd", (ConnectionError,), {name: property(odd)})()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["retry_after", "response", "headers", "status_code", "status", "code", "__cause__",
+     "__context__"],
+)  # fmt: skip
+def test_an_attribute_that_raises_is_none(name):
+    error = raising(name)
+    assert is_transient(error)
+    assert is_outage(error)
+    assert not is_throttled(error)
+    assert status_of(error) is None
+    assert hint_of(error) is None
+
+
+class Raises:
+    def __str__(self):
+        raise RuntimeError("str")
+
+    def get_list(self, _):
+        raise RuntimeError("get_list")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [Raises(), {"Retry-After": Raises()}, {Raises(): "1"},
+     type("Ints", (), {"get_list": lambda _, name: 5})()],
+)  # fmt: skip
+def test_headers_that_raise_carry_no_hint(headers):
+    error = ConnectionError()
+    error.headers = headers
+    assert hint_of(error) is None
+
+
+@pytest.mark.parametrize("value", [10**400, -(10**400), float("inf"), float("nan"), True, "5"])
+def test_a_hint_that_is_no_number_of_seconds_is_none(value):
+    error = ConnectionError()
+    error.retry_after = value
+    assert hint_of(error) is None
+
+
+def test_an_error_that_counts_as_false_is_a_cause_all_the_same():
+    hollow = type("Hollow", (ssl.SSLCertVerificationError,), {"__len__": lambda _: 0})
+    error = ConnectionError()
+    error.__cause__ = hollow()
+    assert not is_transient(error)
+
+
+@pytest.mark.parametrize("value", [b"5", 5, None, ["5"]])
+def test_a_value_that_is_no_text_is_refused(value):
+    with pytest.raises(TypeError, match="Retry-After must be a str"):
+        parse(value)
+
+
+def test_a_naive_now_is_refused():
+    with pytest.raises(ValueError, match="now must be an aware datetime"):
+        parse("Sun, 29 Mar 2026 12:00:30 GMT", NOON.replace(tzinfo=None))

@@ -7,7 +7,7 @@ from typing import Final
 
 from ...codec import read_exception
 from ...events import Event, log
-from ...job import Claim, Outcome, Settlement
+from ...job import Claim, Outcome, Settlement, State
 
 _HEADER: Final = "Traceback ("
 
@@ -36,7 +36,7 @@ def say_finished(report: Settlement, word: str) -> None:
             report.outcome,
             word,
         )
-    elif report.outcome is Outcome.FAILED:
+    elif report.outcome is Outcome.FAILED or word == State.EXHAUSTED:
         log.warning("%s: job %s, %s\n%s", Event.FINISHED, report.id, word, _why(report.blob))
     elif log.isEnabledFor(logging.INFO):
         log.info("%s: job %s, %s", Event.FINISHED, report.id, word)

@@ -11,10 +11,13 @@
 --! use: budget
 local holder, number, wanted, length = ARGV[2], ARGV[3], tonumber(ARGV[5]), tonumber(ARGV[6])
 local field = 'o' .. holder
+local held = redis.pcall('HGET', BUDGET, field)
+if type(held) == 'table' then
+  call('DEL', BUDGET) -- not what a release of deadq wrote: start over
+end
 if ARGV[4] ~= '' and redis.pcall('HGET', BUDGET, 'rule') ~= ARGV[4] then
   redis.pcall('HSET', BUDGET, 'rule', ARGV[4])
 end
-local held = redis.pcall('HGET', BUDGET, field)
 local tokens, _, last = string.match(type(held) == 'string' and held or '', '^(%d+) (%d+) (%d+)$')
 if last == number then
   return { NOW, num(tokens) or 0, math.floor((budget_left())) }

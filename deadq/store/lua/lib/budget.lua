@@ -20,14 +20,17 @@ local function budget_left(but)
     local kind, rest = string.match(name, '^([fsho])(.*)$')
     if kind == 'o' then
       local tokens, until_ms = string.match(value, '^(%d+) (%d+) ')
-      if (num(until_ms) or 0) <= NOW then
+      -- no loan is for longer: the clock has stepped back since, or nobody lent it
+      if (num(until_ms) or 0) <= NOW or num(until_ms) > NOW + 2 * LONGEST then
         call('HDEL', BUDGET, name)
       elseif rest ~= but then
         gone = gone + (num(tokens) or 0)
       end
     elseif kind and num(rest) then
       local begins, n = num(rest) * SLOT, num(value) or 0
-      if kind == 'f' and begins > NOW - window then
+      if begins > NOW + LONGEST then -- nor does any pause reach so far
+        call('HDEL', BUDGET, name)
+      elseif kind == 'f' and begins > NOW - window then
         earned = earned + n
       elseif kind == 's' and begins + SLOT > NOW - window then
         gone = gone + n

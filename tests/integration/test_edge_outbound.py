@@ -1,8 +1,9 @@
-"""The httpx transports: what a call says, whom it counts for, and how it takes part in retries."""
+"""The transports of httpx and requests: what a call says, and how it takes part in retries."""
 
 import asyncio
 import contextlib
 import json
+import ssl
 import threading
 import time
 from collections.abc import Iterator
@@ -10,12 +11,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import httpx
 import pytest
+import requests
 from prometheus_client import REGISTRY
 
 from deadq import Deadline, DeadlineExceeded
 from deadq.edge.httpx import AsyncDeadlineTransport, DeadlineTransport
+from deadq.edge.requests import DeadlineAdapter
 from deadq.resilience import Budget, BudgetRule, aretry, pass_on, retry
 from tests.servers import wait_until
+from tests.tls import TlsFiles
 
 PLENTY = Budget(BudgetRule(ratio=10.0, floor=10.0))
 TOLD = ("x-timeout-ms", "x-deadline-ms", "x-retry-budget")
@@ -24,7 +28,7 @@ TOLD = ("x-timeout-ms", "x-deadline-ms", "x-retry-budget")
 class Mirror:
     """A server that answers with the headers it got; ``/slow`` takes a second, the first time."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: TlsFiles | None = None) -> None:
         mirror = self
         self.slow = 1
         self.calls = 0
@@ -50,6 +54,11 @@ class Mirror:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._server.server_port}"
+        if tls is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(tls.cert, tls.key)
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+            self.url = self.url.replace("http:", "https:")
         threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
 
     def close(self) -> None:
@@ -78,7 +87,13 @@ def awaiting(url, **options):
     return asyncio.run(call())
 
 
-every_way = pytest.mark.parametrize("way", [blocking, awaiting])
+def by_requests(url, **options):
+    with requests.Session() as session:
+        session.mount("http://", DeadlineAdapter(dependency="mirror", **options))
+        return session.get(url)
+
+
+every_way = pytest.mark.parametrize("way", [blocking, awaiting, by_requests])
 
 
 @every_way
@@ -162,6 +177,31 @@ def test_an_attempt_that_took_too_long_is_tried_again(mirror):
 
     assert call().status_code == 200
     assert mirror.calls == 2
+
+
+def test_so_is_one_by_requests(mirror):
+    @retry(tries=2, within=5.0, timeout=0.4, budget=PLENTY)
+    def call():
+        return by_requests(f"{mirror.url}/slow", margin=0.0)
+
+    assert call().status_code == 200
+    assert mirror.calls == 2
+
+
+def test_requests_own_retries_are_refused():
+    with pytest.raises(ValueError, match="max_retries"):
+        DeadlineAdapter(dependency="mirror", max_retries=3)
+
+
+def test_over_tls_it_is_the_same(tls_files):
+    """The sockets of both libraries are wrapped: they have to serve TLS all the same."""
+    with contextlib.closing(Mirror(tls_files)) as mirror, Deadline.after(5.0).scope():
+        with requests.Session() as session:
+            session.mount("https://", DeadlineAdapter(dependency="mirror"))
+            assert session.get(mirror.url, verify=str(tls_files.ca)).json()["x-timeout-ms"]
+        context = ssl.create_default_context(cafile=str(tls_files.ca))
+        assert blocking(mirror.url, verify=context).json()["x-timeout-ms"]
+        assert awaiting(mirror.url, verify=context).json()["x-timeout-ms"]
 
 
 def test_so_is_one_on_a_loop(mirror):
