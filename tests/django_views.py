@@ -14,12 +14,12 @@ from tests.workers import hear, tell
 try:
     from django.tasks import task, task_backends
     from django.tasks.exceptions import InvalidTask, TaskResultDoesNotExist
-    from django.tasks.signals import task_finished, task_started
+    from django.tasks.signals import task_enqueued, task_finished, task_started
 except ModuleNotFoundError:
     from django_tasks import task, task_backends
     from django_tasks.exceptions import InvalidTaskError as InvalidTask
     from django_tasks.exceptions import TaskResultDoesNotExist
-    from django_tasks.signals import task_finished, task_started
+    from django_tasks.signals import task_enqueued, task_finished, task_started
 
 urlpatterns: list[Any] = []
 
@@ -66,6 +66,7 @@ def note(sender, task_result, **_: Any) -> None:
             book.write(f"{sender.__name__} {task_result.task.name} {task_result.status}\n")
 
 
+task_enqueued.connect(note)
 task_started.connect(note)
 task_finished.connect(note)
 

@@ -29,6 +29,8 @@ except ModuleNotFoundError:  # before Django 6
     from django_tasks import base, signals
     from django_tasks.utils import normalize_json
 
+__all__ = ["handler", "plain", "submitted", "told"]
+
 _Status = base.TaskResultStatus
 _STATUS: Final = {
     State.LATER: _Status.READY,

@@ -27,8 +27,8 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 import threading
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Final
@@ -40,7 +40,6 @@ from django.utils import timezone
 from django.utils.module_loading import autodiscover_modules
 
 from ..handle import JobHandle
-from ..job import ids_for
 from ..queue import Queue
 from ..task import BoundCall
 from .django_results import handler, plain, submitted, told
@@ -58,6 +57,7 @@ except ModuleNotFoundError:  # before Django 6
 
 __all__ = ["DeadqBackend", "DeadqTask", "queues"]
 
+_IDENT: Final = re.compile("[0-9a-f]{32}")
 _OWN_OPTIONS: Final = ("within", "prefix", "modules")
 
 
@@ -153,6 +153,9 @@ class DeadqBackend(BaseTaskBackend):  # type: ignore[misc]
 
     def __init__(self, alias: str, params: dict[str, Any]) -> None:
         super().__init__(alias, params)
+        if not self.queues:
+            msg = f"the task backend {alias!r} needs QUEUES: each has its own cap and workers"
+            raise InvalidTaskBackend(msg)
         with _lock:
             fleet = _fleets.get(alias)
             if fleet is None or fleet.options != self.options:
@@ -167,7 +170,7 @@ class DeadqBackend(BaseTaskBackend):  # type: ignore[misc]
 
     def queue(self, name: str) -> Queue:
         """The deadq queue behind one of the ``QUEUES``."""
-        if self.queues and name not in self.queues:
+        if name not in self.queues:
             msg = f"queue {name!r} is none of the QUEUES of the task backend {self.alias!r}"
             raise InvalidTask(msg)
         return self._fleet.queue(name)
@@ -204,12 +207,10 @@ class DeadqBackend(BaseTaskBackend):  # type: ignore[misc]
         """The job's record as a ``TaskResult``: for the queue's ``retention``, if it has a result
         or an error of its own; else for a minute after its end."""
         name, _, ident = str(result_id).rpartition(":")
-        if self.queues and name not in self.queues:
+        if name not in self.queues or not _IDENT.fullmatch(ident):
             raise TaskResultDoesNotExist(result_id)
-        report = None
-        with suppress(ValueError):  # no such id can be
-            queue = self._fleet.queue(name)
-            report = queue.show(ids_for(ident)[0])
+        queue = self._fleet.queue(name)
+        report = queue.show(ident)
         task = None if report is None else _tasks[self.alias].get(report.task)
         if report is None or task is None:
             raise TaskResultDoesNotExist(result_id)
@@ -262,7 +263,7 @@ class Queues:
             raise AttributeError(name)
         backends = _backends()
         for backend in backends:
-            if name in backend.queues or not backend.queues:
+            if name in backend.queues:
                 return backend.queue(name)
         known = ", ".join(sorted(name for backend in backends for name in backend.queues))
         msg = f"no task backend of deadq has a queue {name!r}; there are: {known or 'none'}"
@@ -278,21 +279,19 @@ def _backends() -> list[DeadqBackend]:
     found = [task_backends[alias] for alias in task_backends]
     found = [backend for backend in found if isinstance(backend, DeadqBackend)]
     autodiscover_modules("tasks")
-    for module in (getattr(settings, "ROOT_URLCONF", None), *_named(found)):
-        if module:
-            importlib.import_module(module)
+    named = [module for backend in found for module in backend.options.get("modules", ())]
+    for module in filter(None, (getattr(settings, "ROOT_URLCONF", None), *named)):
+        importlib.import_module(module)
     return found
-
-
-def _named(backends: list[DeadqBackend]) -> list[str]:
-    return [module for each in backends for module in each.options.get("modules", ())]
 
 
 def __getattr__(name: str) -> Queue:
     if name != "queue":
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)
-    names = {name for backend in _backends()[:1] for name in backend.queues}
-    default: str = base.DEFAULT_TASK_QUEUE_NAME
-    found: Queue = getattr(queues, default if not names or default in names else min(names))
-    return found
+    backends = _backends()
+    if not backends:
+        msg = "no task backend in the settings' TASKS is deadq's"
+        raise RuntimeError(msg)
+    names, default = backends[0].queues, base.DEFAULT_TASK_QUEUE_NAME
+    return backends[0].queue(default if default in names else min(names))

@@ -131,13 +131,13 @@ class _Submits:
         )
 
 
-def _about(queue: str, name: str, kind: str) -> dict[str, Any]:
-    return {
+def _about(queue: str, name: str, kind: str = "") -> dict[str, Any]:
+    about = {
         "messaging.system": "deadq",
         "messaging.destination.name": queue,
         "messaging.operation.name": name,
-        "messaging.operation.type": kind,
     }
+    return {**about, "messaging.operation.type": kind} if kind else about
 
 
 def _of_one(job: Submission | Claim) -> dict[str, Any]:
@@ -194,7 +194,7 @@ class _Runs:
             links.append(Link(origin))
         name, about = self._queue.name, _of_one(claim)
         if since_ms is not None and claim.attempt == 1:
-            self._waited(parent, since_ms, {**_about(name, "wait", "receive"), **about})
+            self._waited(parent, since_ms, {**_about(name, "wait"), **about})
         span = self._tracer.start_span(
             f"run {name}",
             parent,

@@ -15,6 +15,8 @@ from ..errors import DeadqError
 from ..handle import JobHandle
 from ..prepared import Prepared
 
+__all__ = ["Fate", "Pending"]
+
 R = TypeVar("R")
 
 _log: Final = logging.getLogger("deadq.contrib")

@@ -15,6 +15,8 @@ from typing import Final
 
 from opentelemetry.trace import SpanContext, TraceFlags, TraceState
 
+__all__ = ["packed", "unpacked"]
+
 _MAX_STATE: Final = 512
 """Most bytes of a trace state that travel: what W3C asks everyone to pass on."""
 

@@ -42,12 +42,13 @@ class Site:
     def ask(self, expression: str):
         return self.do(f"said = {expression}")
 
-    def work(self, name: str) -> None:
+    def work(self, name: str) -> subprocess.Popen[str]:
         """A worker, which serves one queue until the test ends."""
         target = f"deadq.contrib.django_tasks:{name}"
         worker = started("work", target, cwd=self._folder, **self._settings)
         self._opened.enter_context(worker)
         self._opened.callback(worker.kill)
+        return worker
 
     def ends(self, result: str, status: str):
         """Wait until the result that this expression gives has the status."""
@@ -85,7 +86,8 @@ def test_a_task_runs_and_its_result_is_read(site):
     assert site.ask("add.get_result(result.id).return_value['sum']") == 7
     assert site.ask("result.started_at <= result.finished_at <= timezone.now()")
     assert site.ask("timezone.now() - result.started_at < timedelta(seconds=60)")
-    assert site.book() == ["DeadqBackend add RUNNING", "DeadqBackend add SUCCESSFUL"]
+    steps = ("READY", "RUNNING", "SUCCESSFUL")
+    assert site.book() == [f"DeadqBackend add {status}" for status in steps]
 
 
 def test_a_task_that_takes_its_context_gets_it(site):
@@ -101,11 +103,12 @@ def test_a_failure_is_told_with_its_type_and_traceback(site):
     assert "in breaks" in site.ask("result.errors[0].traceback")
     assert site.ask("result.args") == ["tea"]
     assert site.ask("result.return_value") == ["Value", "Task failed"]
-    assert site.book() == ["DeadqBackend breaks RUNNING", "DeadqBackend breaks FAILED"]
+    steps = ("READY", "RUNNING", "FAILED")
+    assert site.book() == [f"DeadqBackend breaks {status}" for status in steps]
 
 
 def test_coroutine_functions_run_too(site):
-    site.work("queues.loops")
+    worker = site.work("queues.loops")
     site.do(
         "from asgiref.sync import async_to_sync as sync; result = sync(aadd.aenqueue)(1, 2); "
         "said = None"
@@ -114,6 +117,8 @@ def test_coroutine_functions_run_too(site):
     assert site.ask("sync(aadd.aget_result)(result.id).return_value") == 3
     site.ends("abreaks.enqueue()", "FAILED")
     assert site.ask("result.id in result.errors[0].traceback")
+    worker.terminate()
+    assert worker.wait(20) == 0
 
 
 def test_a_task_that_waits_for_its_time_has_its_budget_from_then_on(site):
@@ -126,7 +131,8 @@ def test_a_task_that_waits_for_its_time_has_its_budget_from_then_on(site):
 
 
 def test_what_is_refused_is_raised(site):
-    site.do("for _ in range(4): add.enqueue(1)")
+    site.do("add.using(key='order-17').enqueue(1); said = None")
+    site.do("for _ in range(3): add.enqueue(1)")
     assert site.do("add.enqueue(1)")[0] == "QueueFull"
     assert site.do("from asgiref.sync import async_to_sync; async_to_sync(add.aenqueue)(1)")[0] == (
         "QueueFull"
@@ -136,7 +142,7 @@ def test_what_is_refused_is_raised(site):
     assert site.do("add.enqueue(1, third=3)")[0] == "Type"
     assert site.do("told.enqueue()")[0] == "Type"
     assert site.do("add.enqueue(object())")[0] == "Type"
-    for odd in ("default:nobody", "other:1", "", "1"):
+    for odd in ("default:nobody", "default:order-17", f"other:{'0' * 32}", "", "0" * 32):
         assert site.do(f"add.get_result({odd!r})")[0] == "TaskResultDoesNotExist"
 
 
@@ -164,14 +170,42 @@ def test_database_connections_do_not_outlive_a_job(site):
         assert site.ask("result.return_value[0]") is False
 
 
-def test_a_setting_that_makes_no_sense_is_named(site):
+@pytest.mark.parametrize(
+    ("settings", "fault"),
+    [
+        ({"OPTIONS": {"capacity": 0}}, "OPTIONS of the task backend 'odd': capacity"),
+        ({"OPTIONS": {"capacity": 1, "color": 0}}, "'color'"),
+        ({"OPTIONS": {}}, "'capacity'"),
+        ({"QUEUES": [], "OPTIONS": {"capacity": 1}}, "the task backend 'odd' needs QUEUES"),
+    ],
+)
+def test_a_setting_that_makes_no_sense_is_named(site, settings, fault):
     code = (
         "from deadq.contrib.django_tasks import DeadqBackend\n"
         "from django.core.exceptions import ImproperlyConfigured\n"
-        "try: DeadqBackend('odd', {'BACKEND': '', 'OPTIONS': {'capacity': 0}})\n"
+        f"try: DeadqBackend('odd', {settings})\n"
         "except ImproperlyConfigured as error: said = str(error)"
     )
-    assert "OPTIONS of the task backend 'odd': capacity" in site.do(code)
+    assert fault in site.do(code)
+
+
+def test_a_task_is_enqueued_on_commit(site):
+    code = (
+        "from django.db import transaction\n"
+        "from deadq.contrib.django import on_commit\n"
+        "with transaction.atomic():\n"
+        "    pending = on_commit(add.using(key='order-17').bound()).enqueue(1, second=2)\n"
+        "    said = str(pending.fate)\n"
+    )
+    assert site.do(code) == "waiting"
+    assert site.ask("add.get_result(f'default:{pending.job.id}').kwargs") == {"second": 2}
+    assert site.ask("add.get_result(f'default:{pending.job.id}').status") == "READY"
+
+
+def test_a_queue_that_there_is_not_is_named(site, tmp_path):
+    worker = site.work("queues.male")
+    assert worker.wait(30) == 2
+    assert "no queue `queues.male`" in worker.stderr.read()
 
 
 # The README's project.
