@@ -22,7 +22,12 @@ TASKS = {
     "loops": {
         "BACKEND": _BACKEND,
         "QUEUES": ["loops"],
-        "OPTIONS": {"capacity": 4, "within": 20.0, "prefix": "site."},
+        "OPTIONS": {
+            "capacity": 4,
+            "within": 20.0,
+            "prefix": "site.",
+            "modules": ["tests.django_more"],
+        },
     },
 }
 

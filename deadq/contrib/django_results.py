@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -65,18 +64,26 @@ def submitted(task: Any, ident: str, args: list[Any], kwargs: dict[str, Any]) ->
 
 
 def told(task: Any, ident: str, queue: Queue, report: JobReport) -> Any:
-    """The result of a task, from the record of its job."""
+    """The result of a task, from the record of its job; None if that has gone meanwhile."""
     if _STATUS.get(report.state) == _Status.READY and report.remaining_s <= 0:
         report = report._replace(state=State.EXPIRED)  # nobody has swept it yet
     value: Any = None
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
     if report.state is State.DONE:
-        outcome: Any = codec.decode(queue.producer.look(report.id).blob)
+        sight = queue.producer.look(report.id)
+        if sight.state is not State.DONE:
+            return None
+        outcome: Any = codec.decode(sight.blob)
         value, args, kwargs = outcome["value"], outcome["args"], outcome["kwargs"]
     else:
-        with suppress(codec.DecodeError):  # dropped where the job did not fail but ended
+        try:
             args, kwargs = unpack_arguments(queue.backend.sync().run(scripts.payload(report.id)))
+        except codec.DecodeError:
+            # dropped, where the job has ended without failing: perhaps only just now
+            again = None if report.state.final else queue.show(report.id)
+            if again is not None and again.state.final:
+                return told(task, ident, queue, again)
     # a fence is the server's microseconds when it was given
     started = None if not report.fence else _instant(report.fence / 1e6)
     born, ended = report.submitted_ms, report.ended_ms

@@ -212,9 +212,12 @@ class DeadqBackend(BaseTaskBackend):  # type: ignore[misc]
         queue = self._fleet.queue(name)
         report = queue.show(ident)
         task = None if report is None else _tasks[self.alias].get(report.task)
-        if report is None or task is None:
+        result = None
+        if report is not None and task is not None:
+            result = told(task.using(queue_name=name), str(result_id), queue, report)
+        if result is None:
             raise TaskResultDoesNotExist(result_id)
-        return told(task.using(queue_name=name), str(result_id), queue, report)
+        return result
 
     async def aget_result(self, result_id: str) -> Any:
         """The asyncio twin of :meth:`get_result`."""

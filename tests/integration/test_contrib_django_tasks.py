@@ -117,6 +117,8 @@ def test_coroutine_functions_run_too(site):
     assert site.ask("sync(aadd.aget_result)(result.id).return_value") == 3
     site.ends("abreaks.enqueue()", "FAILED")
     assert site.ask("result.id in result.errors[0].traceback")
+    site.do("from tests.django_more import more; said = None")
+    site.ends("more.enqueue()", "SUCCESSFUL")
     worker.terminate()
     assert worker.wait(20) == 0
 
@@ -128,6 +130,35 @@ def test_a_task_that_waits_for_its_time_has_its_budget_from_then_on(site):
     assert site.ask("[job.state for job in queue.jobs()]") == ["later"]
     assert 3_600 < site.ask("queue.jobs()[0].remaining_s") <= 3_620
     assert site.ask("add.get_result(result.id).status") == "READY"
+
+
+def test_the_deadline_in_force_is_kept(site):
+    site.do(
+        "from deadq import Deadline\n"
+        "with Deadline.after(3.0).scope():\n"
+        "    add.enqueue(1)\n"
+        "    add.using(within=15.0).enqueue(2)\n"
+        "add.using(within=15.0).enqueue(3)\n"
+        "add.using(deadline=Deadline.after(12.0)).enqueue(4)\n"
+        "left = [job.remaining_s for job in task_backends['default'].queue('default').jobs()]"
+    )
+    first, second, third, fourth = site.ask("left")
+    assert 1.5 < first < 2.86
+    assert first < second <= 3.0
+    assert 10 < third <= 12 < fourth <= 15
+
+
+def test_tests_need_no_server(site):
+    code = (
+        "from deadq import testing\n"
+        "queue = task_backends['default'].queue('default')\n"
+        "with testing.faked(queue):\n"
+        "    result = told.enqueue('tea')\n"
+        "    testing.run_until_idle(queue)\n"
+        "    result.refresh()\n"
+        "    said = [result.status, result.return_value[0]]"
+    )
+    assert site.do(code) == ["SUCCESSFUL", "tea"]
 
 
 def test_what_is_refused_is_raised(site):

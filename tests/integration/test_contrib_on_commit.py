@@ -9,8 +9,16 @@ import sys
 import time
 
 import pytest
-from sqlalchemy import create_engine, text
-from sqlalchemy.orm import Session, scoped_session, sessionmaker
+from sqlalchemy import create_engine, event, text
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import (
+    DeclarativeBase,
+    Mapped,
+    Session,
+    mapped_column,
+    scoped_session,
+    sessionmaker,
+)
 
 import deadq
 from deadq import DeadlineExpired, DeadqError, Queue, QueueFull
@@ -108,6 +116,57 @@ def test_all_goes_when_the_transaction_does(queue, charge, session):
             pending = on_commit(charge, session).enqueue("17")
         raise LookupError
     assert (pending.fate, waiting(queue)) == ("dropped", 0)
+
+
+def test_a_statement_that_fails_drops_it_with_its_transaction(queue, charge, session):
+    session.execute(text("CREATE TABLE orders (name TEXT UNIQUE)"))
+    session.commit()
+    pending = on_commit(charge, session).enqueue("17")
+    with pytest.raises(IntegrityError):
+        session.execute(text("INSERT INTO orders VALUES ('17'), ('17')"))
+    session.rollback()
+    assert (pending.fate, waiting(queue)) == ("dropped", 0)
+
+
+def test_what_a_hook_of_the_flush_enqueues_goes_with_the_transaction(queue, charge):
+    class Base(DeclarativeBase): ...
+
+    class Order(Base):
+        __tablename__ = "orders"
+        name: Mapped[str] = mapped_column(primary_key=True)
+
+    engine = create_engine("sqlite://")
+    Base.metadata.create_all(engine)
+    pending = []
+    with Session(engine) as session:
+        event.listen(
+            session,
+            "after_flush",
+            lambda session, _: pending.append(on_commit(charge, session).enqueue("17")),
+        )
+        session.add(Order(name="17"))
+        session.flush()
+        assert pending[0].fate == "waiting"
+        session.commit()
+        session.add(Order(name="18"))
+        session.flush()
+        session.rollback()
+        session.add(Order(name="17"))
+        with pytest.raises(IntegrityError):
+            session.commit()
+        session.rollback()
+    assert [str(each.fate) for each in pending] == ["enqueued", "dropped"]
+    assert waiting(queue) == 1
+    engine.dispose()
+
+
+def test_sessions_side_by_side_have_each_its_own(queue, charge, session):
+    with Session(session.get_bind()) as other:
+        one = on_commit(charge, session).enqueue("1")
+        two = on_commit(charge, other).enqueue("2")
+        other.rollback()
+        session.commit()
+    assert (one.fate, two.fate) == ("enqueued", "dropped")
 
 
 def test_the_deadline_keeps_its_instant(queue, charge, session):

@@ -18,6 +18,7 @@ from deadq import DeadlineExceeded, JobFailed, Queue, QueueFull, Retry, current_
 from deadq.contrib.opentelemetry import instrument
 from deadq.contrib.trace_context import packed, unpacked
 from deadq.job import BOUNDED, HEDGED
+from deadq.resilience.allowance import Allowance
 from tests import traced
 from tests.servers import wait_until
 from tests.workers import Process
@@ -190,6 +191,34 @@ def test_a_job_from_who_is_not_traced_begins_a_trace(queue, memory):
     pay.call()
     assert only(memory, "run shop").parent is None
     assert Counter(span.name for span in memory.get_finished_spans()) == {"run shop": 1}
+
+
+def test_a_worker_that_traces_nothing_runs_it_as_any_job(queue, memory):
+    @queue.task(within=5.0, retries=0)
+    async def pay():
+        current_job().check()
+        allowance = Allowance.current()
+        return allowance is None, await current_job().unit("charge", lambda: 5)
+
+    handle = pay.enqueue()
+    queue.tracer = None
+    assert handle.result() == (True, 5)
+    assert Counter(span.name for span in memory.get_finished_spans()) == {"submit shop": 1}
+
+
+def test_marks_go_before_it(queue):
+    seen = []
+
+    @queue.task(within=5.0, hedge=True)
+    async def pay(): ...
+
+    submit = queue.producer.admit
+    queue.producer.admit = lambda submission: (seen.append(submission.marks), submit(submission))[1]
+    with Allowance(2).scope():
+        pay.enqueue()
+    (marks,) = seen
+    assert marks.startswith(BOUNDED + HEDGED)
+    assert len(marks) <= 64
 
 
 def test_without_a_tracer_nothing_travels(memory):
