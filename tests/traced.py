@@ -9,7 +9,12 @@ from typing import Any
 
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace.export import (
+    BatchSpanProcessor,
+    SimpleSpanProcessor,
+    SpanExporter,
+    SpanExportResult,
+)
 
 from deadq import Queue, Worker, current_job
 from deadq.contrib.opentelemetry import instrument
@@ -29,9 +34,11 @@ class IntoFile(SpanExporter):
         return SpanExportResult.SUCCESS
 
 
-def provider(path: Path) -> TracerProvider:
+def provider(path: Path, *, batches: bool = False) -> TracerProvider:
+    """As one sets it up in production with ``batches``: a thread exports, and the process's end."""
     made = TracerProvider()
-    made.add_span_processor(SimpleSpanProcessor(IntoFile(path)))
+    processor = BatchSpanProcessor if batches else SimpleSpanProcessor
+    made.add_span_processor(processor(IntoFile(path)))
     return made
 
 
@@ -64,9 +71,9 @@ def queue(url: str, name: str, spans: TracerProvider) -> Queue:
     return made
 
 
-def work(url: str, name: str, path: str) -> None:
+def work(url: str, name: str, path: str, *, batches: bool = False) -> None:
     """A worker, made and traced before its supervisor and its children are forked from it."""
-    spans = provider(Path(path))
+    spans = provider(Path(path), batches=batches)
     trace.set_tracer_provider(spans)
     made = queue(url, name, spans)
     tell("begins")

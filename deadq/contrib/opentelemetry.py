@@ -50,6 +50,9 @@ __all__ = ["instrument"]
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_FLUSH_MS: Final = 3_000
+"""How long a worker that ends tries to export what is left (ms)."""
+
 _log: Final = logging.getLogger("deadq.contrib")
 
 
@@ -65,6 +68,19 @@ def instrument(queue: Queue, provider: TracerProvider | None = None) -> None:
         queue.asubmit = submits.asubmit  # type: ignore[method-assign]
         queue.submit_many = submits.submit_many  # type: ignore[method-assign]
         queue.asubmit_many = submits.asubmit_many  # type: ignore[method-assign]
+        queue.lifespan(functools.partial(_flushed, provider))
+
+
+@contextlib.contextmanager
+def _flushed(provider: TracerProvider | None) -> Iterator[None]:
+    """A worker's child may have been forked from who has made the provider, and then it is nobody
+    but this who sends at its end what still waits to be exported."""
+    try:
+        yield
+    finally:
+        flush = getattr(provider or trace.get_tracer_provider(), "force_flush", None)
+        if flush is not None:
+            _quietly(flush)(_FLUSH_MS)
 
 
 # Submitting.

@@ -321,6 +321,28 @@ def test_a_trace_goes_through_a_worker_that_forks(valkey_server, tmp_path, runne
         assert wait["end_time"] <= run["start_time"]
 
 
+@pytest.mark.parametrize("runner", ["loop", "process"])
+def test_what_is_exported_in_batches_is_not_lost_with_a_worker_that_stops(
+    valkey_server, tmp_path, runner
+):
+    with valkey_server.client() as client:
+        client.flushall()
+    path = tmp_path / "spans"
+    queue = traced.queue(valkey_server.url, runner, traced.provider(path))
+    given = {"url": valkey_server.url, "name": runner, "path": str(path), "batches": True}
+    with Process("tests.traced:work", **given) as worker:
+        assert worker.hear() == "begins"
+        assert queue.tasks["pay"].enqueue("off").result() == "off"
+        assert worker.stop() == 0
+        assert "left_behind" not in worker.errors
+    queue.close()
+    assert Counter(
+        span["name"].replace(runner, "Q") for span in traced.told(path)
+    ) == dict.fromkeys(
+        ("submit Q", "wait Q", "run Q", "in the handler", "unit step", "in the unit"), 1
+    )
+
+
 def test_tied_jobs_have_a_submit_each(valkey_server, provider, memory):
     queues = [Queue(name, capacity=4, url=valkey_server.url) for name in ("one", "two")]
     for queue in queues:
