@@ -83,6 +83,37 @@ def _flushed(provider: TracerProvider | None) -> Iterator[None]:
             _quietly(flush)(_FLUSH_MS)
 
 
+def _quietly(fn: Callable[P, R]) -> Callable[P, R | None]:
+    """A fault of a tracer's, or of what exports for it, is not the job's: it goes to the log."""
+
+    @functools.wraps(fn)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R | None:
+        try:
+            return fn(*args, **kwargs)
+        except Exception:  # noqa: BLE001  whatever it is
+            _log.exception("tracing failed")
+            return None
+
+    return call
+
+
+@contextlib.contextmanager
+def _spanning(tracer: trace.Tracer, name: str, **given: Any) -> Iterator[Span]:
+    """A span around a block, and as the current one in it."""
+    span = _quietly(tracer.start_span)(name, **given) or trace.INVALID_SPAN
+    token = context.attach(trace.set_span_in_context(span))
+    try:
+        yield span
+    except BaseException as error:
+        span.set_attribute("error.type", type(error).__qualname__)
+        if isinstance(error, Exception):
+            span.set_status(Status(StatusCode.ERROR, str(error)))
+        raise
+    finally:
+        context.detach(token)
+        _quietly(span.end)()
+
+
 # Submitting.
 
 
@@ -115,20 +146,10 @@ class _Submits:
         with self._span({}) as span:
             return _counted(span, await self._asubmit_many(self._all_marked(span, calls)))
 
-    @contextlib.contextmanager
-    def _span(self, more: dict[str, Any]) -> Iterator[Span]:
+    def _span(self, more: dict[str, Any]) -> contextlib.AbstractContextManager[Span]:
         name = self._queue.name
-        with self._tracer.start_as_current_span(
-            f"submit {name}",
-            kind=SpanKind.PRODUCER,
-            attributes={**_about(name, "submit", "send"), **more},
-            record_exception=False,
-        ) as span:
-            try:
-                yield span
-            except BaseException as error:
-                span.set_attribute("error.type", type(error).__qualname__)
-                raise
+        about = {**_about(name, "submit", "send"), **more}
+        return _spanning(self._tracer, f"submit {name}", kind=SpanKind.PRODUCER, attributes=about)
 
     def _all_marked(
         self, span: Span, calls: Iterable[Prepared[Any] | Rejected]
@@ -174,20 +195,6 @@ def _counted(
 
 
 # Running.
-
-
-def _quietly(fn: Callable[P, R]) -> Callable[P, R | None]:
-    """A fault of a tracer's, or of what exports for it, is not the job's: it goes to the log."""
-
-    @functools.wraps(fn)
-    def call(*args: P.args, **kwargs: P.kwargs) -> R | None:
-        try:
-            return fn(*args, **kwargs)
-        except Exception:  # noqa: BLE001  whatever it is
-            _log.exception("tracing failed")
-            return None
-
-    return call
 
 
 class _Runs:
@@ -257,7 +264,7 @@ class _Run:
         return traced
 
     def _unit(self, name: str) -> contextlib.AbstractContextManager[Span]:
-        return self._tracer.start_as_current_span(f"unit {name}", attributes={"deadq.unit": name})
+        return _spanning(self._tracer, f"unit {name}", attributes={"deadq.unit": name})
 
     @_quietly
     def end(self, report: Settlement | None) -> None:

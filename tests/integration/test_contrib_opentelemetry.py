@@ -243,24 +243,27 @@ def test_instrumenting_twice_is_once(queue, memory, provider):
     only(memory, "submit shop")
 
 
-def test_a_tracer_that_fails_costs_no_job(caplog):
+@pytest.mark.parametrize("odd", ["submit shop", "run shop", "wait shop", "unit charge"])
+@pytest.mark.parametrize("hook", ["on_start", "on_end"])
+def test_a_tracer_that_fails_costs_no_job(caplog, odd, hook):
     class Broken(InMemorySpanExporter):
         def export(self, spans):
             raise LookupError("no collector")
 
-    class Odd(SimpleSpanProcessor):
-        def on_start(self, span, parent_context=None):
-            if span.name == "run shop":
-                raise LookupError("odd")
+    def fails(span, *_, **__):
+        if span.name == odd:
+            raise LookupError("odd")
 
+    processor = SimpleSpanProcessor(Broken())
+    setattr(processor, hook, fails)
     provider = TracerProvider()
-    provider.add_span_processor(Odd(Broken()))
+    provider.add_span_processor(processor)
     queue = testing.queue("shop", capacity=4)
     instrument(queue, provider)
 
     @queue.task(within=5.0)
     async def pay():
-        return 5
+        return await current_job().unit("charge", lambda: 5)
 
     assert pay.call() == 5
     assert "tracing failed" in caplog.text
