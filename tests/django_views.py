@@ -1,6 +1,7 @@
 """Tasks of ``tests.django_site``, and the program that a test asks to use them."""
 
 import os
+import time
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 from django.db import connection
 from django.utils import timezone
 
-from deadq import Rejected, current_job
+from deadq import Rejected, Retry, current_job
 from tests.workers import hear, tell
 
 try:
@@ -38,6 +39,18 @@ def told(context, name):
 @task(retries=1)
 def breaks(name):
     raise LookupError(name)
+
+
+@task(retries=1, takes_context=True)
+def works_later(context):
+    if context.attempt == 1:
+        raise Retry(after=0.0)
+    return context.attempt
+
+
+@task(within=1.0)
+def sleeps():
+    time.sleep(60)
 
 
 @task(queue_name="mail")

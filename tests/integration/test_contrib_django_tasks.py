@@ -107,6 +107,19 @@ def test_a_failure_is_told_with_its_type_and_traceback(site):
     assert site.book() == [f"DeadqBackend breaks {status}" for status in steps]
 
 
+def test_a_retry_is_another_attempt(site):
+    site.work("queue")
+    site.ends("works_later.enqueue()", "SUCCESSFUL")
+    assert site.ask("[result.return_value, result.attempts]") == [2, 2]
+
+
+def test_one_that_is_cut_at_its_deadline_has_failed_and_the_next_one_runs(site):
+    site.work("queue")
+    site.ends("sleeps.enqueue()", "FAILED")
+    assert site.ask("result.errors[0].exception_class.__name__") == "DeadlineExceeded"
+    site.ends("told.enqueue('tea')", "SUCCESSFUL")
+
+
 def test_coroutine_functions_run_too(site):
     worker = site.work("queues.loops")
     site.do(
