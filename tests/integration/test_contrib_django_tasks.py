@@ -207,11 +207,35 @@ def test_what_expires_or_is_cancelled_has_failed(site):
     assert site.ask("result.errors[0].exception_class.__name__") == "Cancelled"
 
 
-def test_database_connections_do_not_outlive_a_job(site):
+@pytest.mark.parametrize(
+    ("task", "open_before_and_after"),
+    [("mail connected.enqueue()", [False, True]), ("loops aadd.enqueue(1, 2)", [False, False])],
+)
+def test_database_connections_are_looked_after_before_and_after_a_job(
+    site, task, open_before_and_after
+):
+    queue, _, call = task.partition(" ")
+    code = (
+        "from deadq import testing\n"
+        "from deadq.contrib import django_results\n"
+        "os.environ['DJANGO_ALLOW_ASYNC_UNSAFE'] = '1'\n"  # run_until_idle is on a loop
+        "said = []\n"
+        "look = lambda: said.append(connection.connection is not None)\n"
+        "django_results.close_old_connections = look\n"
+        f"queue = queues.{queue}\n"
+        "with testing.faked(queue):\n"
+        f"    result = {call}\n"
+        "    testing.run_until_idle(queue)\n"
+    )
+    site.do("from deadq.contrib.django_tasks import queues; said = None")
+    assert site.do(code) == open_before_and_after
+
+
+def test_database_connections_of_a_worker_are_its_own(site):
     site.work("queues.mail")
     for _ in range(2):
         site.ends("connected.enqueue()", "SUCCESSFUL")
-        assert site.ask("result.return_value[0]") is False
+        assert site.ask("result.return_value") == [False, True]
 
 
 @pytest.mark.parametrize(
