@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Final, NoReturn
 
@@ -249,6 +249,11 @@ class Deadline:
         return f"<Deadline in {self.remaining():.3f} s>"
 
 
-def set_ambient(deadline: Deadline | None) -> None:
+def replacing(deadline: Deadline) -> AbstractContextManager[Deadline]:
+    """Make ``deadline`` the ambient one of a block that has nothing to do with what was before."""
+    return _ambient.held(deadline)
+
+
+def set_ambient(deadline: Deadline) -> None:
     """Make ``deadline`` the ambient one of the current context for good (a job's own context)."""
     _ambient.set(deadline)

@@ -16,6 +16,7 @@ import tempfile
 import termios
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from multiprocessing.context import ForkServerContext
 from multiprocessing.reduction import DupFd
 from pathlib import Path
@@ -135,6 +136,13 @@ def _arrived(passed: Any) -> int:
 
 def _context() -> ForkServerContext:
     context = multiprocessing.get_context("forkserver")
+    _start_server(context)
+    return context
+
+
+@cache
+def _start_server(context: ForkServerContext) -> None:
+    """Once: it lives as long as this process. It is to have none of a test's own settings."""
     context.set_forkserver_preload(_IMPORTED)
     now = dict(os.environ)
     try:
@@ -142,7 +150,6 @@ def _context() -> ForkServerContext:
         multiprocessing.forkserver.ensure_running()
     finally:
         _set_environment(now)
-    return context
 
 
 def _set_environment(env: Mapping[str, str]) -> None:

@@ -6,13 +6,13 @@ for ever (encode/httpx issue 1450). So each wait is bounded by what is left of t
 
 from __future__ import annotations
 
-import contextlib
 import socket
 import threading
-from collections.abc import Callable, Iterator
-from contextvars import ContextVar
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Final, TypeVar
 
+from ..ambient import Ambient
 from ..deadline import Deadline
 
 T = TypeVar("T")
@@ -20,17 +20,12 @@ T = TypeVar("T")
 _LEAST_S: Final = 0.001
 """A timeout of 0 would mean not to wait at all, and to fail for another reason."""
 
-_deadline: ContextVar[Deadline | None] = ContextVar("deadq_blocking_deadline", default=None)
+_deadline: Ambient[Deadline] = Ambient("deadq_blocking_deadline")
 
 
-@contextlib.contextmanager
-def keeping_to(deadline: Deadline) -> Iterator[None]:
+def keeping_to(deadline: Deadline) -> AbstractContextManager[Deadline]:
     """Bound every wait of the block."""
-    token = _deadline.set(deadline)
-    try:
-        yield
-    finally:
-        _deadline.reset(token)
+    return _deadline.held(deadline)
 
 
 def left_of(timeout: float | None, deadline: Deadline | None = None) -> float | None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, MutableMapping
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Final, TypedDict, TypeVar
 from urllib.parse import quote
 
+from ..ambient import Ambient
 from ..config import MAX_RETRIES, whole
-from ..deadline import NETWORK_MARGIN_S, Deadline, seconds
+from ..deadline import NETWORK_MARGIN_S, Deadline, replacing, seconds
 from ..deadline import set_ambient as set_deadline
 from ..errors import DeadlineExceeded, shown
 from ..handle import JobHandle
@@ -75,7 +75,7 @@ def inbound() -> Inbound:
     return request
 
 
-_ambient: ContextVar[Inbound | None] = ContextVar("deadq_inbound", default=None)
+_ambient: Ambient[Inbound] = Ambient("deadq_inbound")
 
 
 class TermsGiven(TypedDict, total=False):
@@ -152,12 +152,10 @@ class Terms:
         return f"{quote(self._caller(source), safe='')}:{said}"
 
 
-def set_ambient(
-    request: Inbound | None, deadline: Deadline | None, allowance: Allowance | None
-) -> None:
+def set_ambient(request: Inbound, allowance: Allowance) -> None:
     """Make them what the current context goes by, for good: it is to be the request's own."""
     _ambient.set(request)
-    set_deadline(deadline)
+    set_deadline(request.deadline)
     set_allowance(allowance)
 
 
@@ -168,9 +166,5 @@ def ambient(request: Inbound, allowance: Allowance) -> Iterator[None]:
     Nothing is inherited: a server may take up a connection's next request in the context in which
     the last one was answered.
     """
-    before = _ambient.get(), Deadline.current(), Allowance.current()
-    set_ambient(request, request.deadline, allowance)
-    try:
+    with _ambient.held(request), replacing(request.deadline), allowance.scope():
         yield
-    finally:
-        set_ambient(*before)

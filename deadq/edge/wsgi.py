@@ -54,7 +54,7 @@ class DeadlineMiddleware:
             late = told(504, "DeadlineExceeded", "the request's deadline has passed")
             return _answer(start_response, late)
         context = contextvars.copy_context()
-        context.run(set_ambient, request, request.deadline, allowance)
+        context.run(set_ambient, request, allowance)
         try:
             pieces = context.run(self._app, environ, _marking(start_response, request))
         except DeadqError as error:

@@ -143,6 +143,6 @@ def outgoing() -> str:
     return str(allowance.left) if allowance is not None and allowance.passed else "0"
 
 
-def set_ambient(allowance: Allowance | None) -> None:
+def set_ambient(allowance: Allowance) -> None:
     """Make it the ambient one of the current context for good (a job's own context)."""
     _ambient.set(allowance)

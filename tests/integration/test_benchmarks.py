@@ -477,12 +477,13 @@ def test_the_fleets_calls_are_those_of_all_in_order():
 
 # The programs.
 
+NAMES = ("edges", "hedge", "jitter", "shed", "spell", "storm", "throughput")
+
 
 def test_the_list_names_every_benchmark_and_what_it_is():
     done = run("benchmarks")
     assert done.returncode == 0, done.stderr
     found = dict(benchmarks())
-
     assert {f"benchmarks.{name}" for name in NAMES} <= set(found)
     for name, line in found.items():
         assert name in done.stdout
@@ -490,9 +491,7 @@ def test_the_list_names_every_benchmark_and_what_it_is():
         assert line in done.stdout
 
 
-@pytest.mark.parametrize(
-    "name", ["edges", "hedge", "jitter", "shed", "spell", "storm", "throughput"]
-)
+@pytest.mark.parametrize("name", NAMES)
 def test_each_explains_itself(name):
     done = run(f"benchmarks.{name}", "--help")
     assert done.returncode == 0, done.stderr
