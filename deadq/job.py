@@ -179,7 +179,8 @@ class Submission(NamedTuple):
     once: str = ""
     """``1``: a crash ends the job, which so runs at most once."""
     marks: str = ""
-    """What its worker has to know of it: :data:`BOUNDED`, :data:`HEDGED`."""
+    """What its worker has to know of it: :data:`BOUNDED`, :data:`HEDGED`; and in capitals and
+    digits, behind these, where it comes from: the trace and, behind an ``@``, the instant."""
     twin: str = ""
     """Of one of two tied jobs: ``Twin.text``."""
 

@@ -11,6 +11,7 @@ from .handle import JobHandle
 from .job import Submission
 from .producer import Producer
 from .store.connect import Backend
+from .tracing import Tracer
 
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
@@ -21,6 +22,7 @@ class Owner(Protocol):
 
     backend: Backend
     producer: Producer
+    tracer: Tracer | None
 
     @property
     def name(self) -> str: ...

@@ -22,6 +22,7 @@ from .store import keys, scripts
 from .store.connect import Backend
 from .store.wire import Now, server_time
 from .task import Task
+from .tracing import Tracer
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -84,6 +85,7 @@ class Queue(Steering):
         self.backend = Backend(name, url, client, allow_eviction=allow_eviction, now=_now)
         self.producer = Producer(self.config, self.backend)
         self.tasks: dict[str, Task[..., Any]] = {}
+        self.tracer: Tracer | None = None
         self._lifespans: list[Lifespan] = []
 
     @property

@@ -177,6 +177,31 @@ def test_a_job_that_runs_is_cancelled_and_cleans_up(shop: Path) -> None:
     assert out == "running\nexport of 17 is called off\nCancelled\n"
 
 
+def test_an_order_is_enqueued_on_commit(shop: Path) -> None:
+    example = code("orders.py")
+    assert example.count("assert ") == 2
+    run(example, shop)
+
+
+def test_a_traced_queue_tells_of_its_submits(shop: Path) -> None:
+    out = run(
+        "from opentelemetry import trace\n"
+        "from opentelemetry.sdk.trace import TracerProvider\n"
+        "from opentelemetry.sdk.trace.export import SimpleSpanProcessor\n"
+        "from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter\n"
+        "spans = InMemorySpanExporter()\n"
+        "provider = TracerProvider()\n"
+        "provider.add_span_processor(SimpleSpanProcessor(spans))\n"
+        "trace.set_tracer_provider(provider)\n"
+        f"{code('traced.py')}\n"
+        "from shop import charge\n"
+        "charge.enqueue('17', 999)\n"
+        "print([span.name for span in spans.get_finished_spans()])\n",
+        shop,
+    )
+    assert out == "['submit checkout']\n"
+
+
 def test_the_table_of_refusals_and_the_answers_to_http_agree() -> None:
     table = re.findall(
         r"^\| `(\w+)` \| `(\w+)` \|.*\| (\d{3})\b.*\|$", section("Shed"), re.MULTILINE
@@ -260,10 +285,12 @@ def test_a_call_to_a_service_that_is_slow_ends_in_time() -> None:
 
 
 def test_every_python_block_is_run_by_a_test() -> None:
-    """Nine of them above, and exports.py; the files of the quick start in test_quick_start."""
+    """Nine of them above, and exports.py, orders.py and traced.py; the files of the quick start in
+    test_quick_start, those of a Django project in test_contrib_django_tasks."""
     named = [block.partition("\n")[0] for block in blocks("python") if block.startswith("# ")]
     files = ["shop.py", "app.py", "flask_app.py", "site_wsgi.py", "views.py"]
     files += ["cancel.py", "exports.py"]
+    files += ["settings.py", "tasks.py", "urls.py", "orders.py", "traced.py"]
     assert named == [f"# {name}" for name in files]
     assert len(blocks("python")) == len(files) + 9
 

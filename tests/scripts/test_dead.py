@@ -158,6 +158,15 @@ def test_retries_are_those_of_its_submit(world):
     assert world.job("a")["retries"] == "5"
 
 
+@pytest.mark.parametrize("marks", ["", "b", "b0AF7", "0AF7"])
+def test_its_trace_is_kept_but_not_when_it_was_submitted_first(world, marks):
+    die(world, marks=f"{marks}@19C")
+    world.admit(replay_of("a"))
+    assert world.job("a").get("marks", "") == marks
+    (claim,) = world.claim("c").claims
+    assert claim.marks == marks
+
+
 def test_who_promised_at_most_once_promises_it_anew(world):
     die(world, how="crashed")
     world.admit(replay_of("a"))

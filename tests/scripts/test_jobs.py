@@ -136,6 +136,16 @@ def test_one_that_has_ended(world, size):
     assert RETENTION / 1_000 - 5 < report.kept_s <= RETENTION / 1_000
 
 
+@pytest.mark.parametrize("size", [10, 100, 200, 5_000])
+def test_its_arguments_alone_while_they_are_kept(world, size):
+    world.seed_worker("c", slots=9)
+    world.seed_job("a", state="running", owner="c", payload="p" * size)
+    assert world.run(scripts.payload("a")) == b"p" * size
+    assert world.run(scripts.payload("nobody")) == b""
+    world.finish("c", settlement("a", "done"))
+    assert world.run(scripts.payload("a")) == b""
+
+
 @pytest.mark.parametrize("blob", [b"why", b"w" * 500])
 def test_one_that_has_failed_comes_with_its_error(world, blob):
     world.seed_worker("c", slots=9)

@@ -50,6 +50,8 @@ from deadq import (
     tie,
     unit,
 )
+from deadq.contrib.django import Pending, on_commit
+from deadq.contrib.opentelemetry import instrument
 from deadq.resilience import Breaker, BreakerState, ChainFault, ChainVerdict, Permit
 from deadq.testing import assert_chain
 
@@ -410,6 +412,17 @@ async def guarding() -> None:
     breaker.failed()
     breaker.abandoned(permit)
     assert_type(breaker.state, BreakerState)
+
+
+def contributing() -> None:
+    """A call that waits for a commit keeps its signature; an instrumented queue is one."""
+    later = on_commit(charge.options(key="order-17"), using="default")
+    pending = later.enqueue("17", 999)
+    assert_type(pending, Pending[dict[str, int]])
+    assert_type(pending.job, JobHandle[dict[str, int]])
+    later.enqueue(17)  # type: ignore[arg-type,call-arg]
+    instrument(queue)
+    instrument("checkout")  # type: ignore[arg-type]
 
 
 def judging() -> None:

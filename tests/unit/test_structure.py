@@ -46,7 +46,7 @@ LAYERS = (
     },
     {"store"},
     {"resilience"},
-    {"job", "reports", "codec", "events", "twins"},
+    {"job", "reports", "codec", "events", "twins", "tracing"},
     {"ambient", "deadline", "clock", "config", "errors"},
 )
 """From the top down. A module may import from its own layer and from those below it."""

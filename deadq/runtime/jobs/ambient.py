@@ -7,15 +7,18 @@ from ...config import MAX_RETRIES
 from ...job import BOUNDED, Claim
 from ...resilience import allowance
 from ...resilience.allowance import Allowance
+from ...tracing import Tracer
 from .run import Attempt
 
 
-def surround(run: Attempt) -> None:
+def surround(run: Attempt, tracer: Tracer | None) -> None:
     """Make them the ambient ones of the current context, which is the job's own."""
     deadline.set_ambient(run.deadline)
     given = allowance_of(run.claim)
     if given is not None:
         allowance.set_ambient(given)
+    if tracer is not None:
+        run.trace = tracer.begin(run.claim)
 
 
 def allowance_of(claim: Claim) -> Allowance | None:

@@ -10,6 +10,7 @@ from typing import Any, Literal, ParamSpec, Protocol, TypeVar, cast, overload
 from ...deadline import Deadline
 from ...errors import DeadqError
 from ...job import Claim
+from ...tracing import RunTrace
 from .unit_steps import UnitCall, interrupted
 
 P = ParamSpec("P")
@@ -31,6 +32,7 @@ class Attempting(Interrupting, Protocol):
 
     claim: Claim
     deadline: Deadline
+    trace: RunTrace | None
 
 
 class CurrentJob:
@@ -70,7 +72,7 @@ class CurrentJob:
             attempt=claim.attempt,
             fence=claim.fence,
             deadline=run.deadline,
-            unit=unit,
+            unit=unit if run.trace is None else run.trace.units(unit),
         )
 
     def check(self) -> None:

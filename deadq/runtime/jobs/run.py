@@ -16,6 +16,7 @@ from ...job import Claim, Outcome, Settlement
 from ...resilience.backoff import Backoff
 from ...resilience.retry_after import hint_of, spread_of
 from ...resilience.transient import is_transient
+from ...tracing import RunTrace
 
 MARKS: Final[dict[str, Outcome | None]] = {
     "cut": Outcome.CUT,  # the deadline has passed
@@ -48,7 +49,7 @@ _STOP_ITERATION: Final = "coroutine raised StopIteration"
 class Attempt:
     """A claim that is being run. The mark is set once, by the runtime alone."""
 
-    __slots__ = ("claim", "deadline", "mark", "since")
+    __slots__ = ("claim", "deadline", "mark", "since", "trace")
 
     def __init__(self, claim: Claim, deadline: Deadline, since: float) -> None:
         self.claim = claim
@@ -56,6 +57,7 @@ class Attempt:
         self.since = since
         """Monotonic seconds at which the claim was asked for: from then on it took up a slot."""
         self.mark: str | None = None
+        self.trace: RunTrace | None = None
 
     def interrupt(self, mark: str) -> None:
         """Set the mark, unless one stands."""

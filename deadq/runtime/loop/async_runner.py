@@ -177,6 +177,8 @@ class AsyncRunner:
             run.reported = True
             if self.runs.get(run.claim.id) is run:  # not a later run of the same job
                 del self.runs[run.claim.id]
+            if run.trace is not None:
+                run.trace.end(settlement)
             self._settle(run, settlement)
 
     async def _outcome(self, run: Run, task: Task[..., Any]) -> Settlement | None:
@@ -193,7 +195,7 @@ class AsyncRunner:
             if instead is not None:
                 return run.settlement(instead)
         run.deliver = lambda: self._interrupt(run, run.mark or "cut")
-        surround(run)
+        surround(run, task.queue.tracer)
         set_current(CurrentJob.of(run, self._unit_caller(run, task)))
         try:
             if task.is_async:

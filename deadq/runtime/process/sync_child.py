@@ -141,6 +141,8 @@ class SyncChild:
         say_started(claim)
         report = self._outcome(run, task)
         self._interrupts.end()
+        if run.trace is not None:
+            run.trace.end(report)
         self._exchange.hold(run, ended=True)
         if report is None:
             say_given_up(claim, run.mark)
@@ -166,7 +168,7 @@ class SyncChild:
             return run.settlement(instead)
         context = self._base.copy()
         context.run(decimal.setcontext, self._decimals.copy())  # the one in it can be changed
-        context.run(surround, run)
+        context.run(surround, run, self._queue.tracer)
         context.run(set_current, CurrentJob.of(run, functools.partial(self._unit, run)))
         good, value = self._interrupts.run(run, context.run, (task.fn, *args), kwargs)
         if not self._interrupts.here:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from .call import Arg, Call
 from .keeping import Begun, Renewal, RenewalReply, Renewed, begin, record, renew
 from .lending import Deed, Loan, lend
-from .looking import Survey, jobs, show, survey
+from .looking import Survey, jobs, payload, show, survey
 from .steering import Stats, dead, pause, stats
 from .submits import BATCH, Rules, admit, batches, cancel, fetch, leave
 from .work import Claimed, claim, exchange, finish, register, release, untie
@@ -41,6 +41,7 @@ __all__ = [
     "leave",
     "lend",
     "pause",
+    "payload",
     "record",
     "register",
     "release",

@@ -35,11 +35,16 @@ def _read_jobs(reply: list[Any]) -> list[ListedJob]:
 
 def show(job: str) -> Call[tuple[JobReport, bytes] | None]:
     """All that is known of one job, and its encoded error; None when there is no record."""
-    return Call(load("show"), [job], lambda reply: _read_show(job, reply))
+    return Call(load("show"), [job, ""], lambda reply: _read_show(job, reply))
+
+
+def payload(job: str) -> Call[bytes]:
+    """A job's encoded arguments; empty where they are not kept (any more)."""
+    return Call(load("show"), [job, "1"], lambda reply: bytes(reply[8]))
 
 
 def _read_show(job: str, reply: list[Any]) -> tuple[JobReport, bytes] | None:
-    now, flat, due, ttl, worker, argument_bytes, result_bytes, blob = reply
+    now, flat, due, ttl, worker, argument_bytes, result_bytes, blob, _ = reply
     record = {_text(name): _text(value) for name, value in pairs(flat)}
     if not record:
         return None

@@ -17,7 +17,8 @@ local function replayed(i, id)
   end
   ARGV[i + 1], ARGV[i + 2], ARGV[i + 3] = r.key or '', r.fingerprint, r.task
   ARGV[i + 7], ARGV[i + 9] = r.retries or '0', payload
-  ARGV[i + 10], ARGV[i + 11] = r.once or '', r.marks or ''
+  ARGV[i + 10] = r.once or ''
+  ARGV[i + 11] = string.gsub(r.marks or '', '@.*', '') -- but for when it was submitted first
   r.replayed = ARGV[i + 8]
   return nil, dead and r or nil
 end
