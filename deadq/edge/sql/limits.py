@@ -1,0 +1,55 @@
+"""What a deadline comes to as a limit of a statement: the arithmetic, without any database."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Final
+
+from ... import clock
+from ...deadline import Deadline
+
+GRACE_S: Final = 1.0
+"""So long beyond its time a server may take to answer before it is held to be gone (s)."""
+
+CLEAN_S: Final = 2.0
+"""So long a connection may take to be clean again; one that is not by then is closed (s)."""
+
+NEAR_S: Final = 0.002
+"""A limit that came to an end so shortly before the deadline was set for it: two clocks measured
+the same time (s)."""
+
+_MOST_MS: Final = 2**31 - 1
+
+_UNITS_MS: Final = {"us": 0.001, "ms": 1, "s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+_SETTING: Final = re.compile(r"(\d+)(us|ms|s|min|h|d)?")
+
+
+def limit_ms(deadline: Deadline) -> int:
+    """What is left, in whole milliseconds: rounded up, for 0 would be no limit at all."""
+    return min(_MOST_MS, max(1, math.ceil(deadline.remaining() * 1000.0)))
+
+
+def in_ms(setting: str) -> int:
+    """A duration as PostgreSQL shows it, such as ``0``, ``1500ms`` or ``2min``.
+
+    Raises:
+        ValueError: it is none.
+    """
+    match = _SETTING.fullmatch(setting)
+    if match is None:
+        msg = f"{setting!r} is no duration of PostgreSQL's"
+        raise ValueError(msg)
+    return int(int(match[1]) * _UNITS_MS[match[2] or "ms"])
+
+
+def passed(deadline: Deadline | None) -> bool:
+    """Whether a statement that was limited to this deadline has ended at it."""
+    return deadline is not None and deadline.remaining() <= NEAR_S
+
+
+def patience(deadline: Deadline | None) -> float:
+    """Until when an answer is waited for (monotonic s), whatever the server was told."""
+    if deadline is None:
+        return math.inf
+    return max(deadline.monotonic, clock.monotonic()) + GRACE_S
