@@ -68,7 +68,9 @@ class Postgres:
     def start(self) -> Self:
         data = self.folder / "data"
         if not data.exists():
-            self._run("initdb", "--auth=trust", "--no-sync", "-E", "utf8", "-U", "postgres", "-D", data)
+            self._run(
+                "initdb", "--auth=trust", "--no-sync", "-E", "utf8", "-U", "postgres", "-D", data
+            )
         options = ("-F", "-h", "", "-k", self.folder, "-c", "max_connections=60")
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(

@@ -7,6 +7,7 @@ their own, in which no signal handler runs.
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
@@ -17,31 +18,34 @@ C = TypeVar("C")
 T = TypeVar("T")
 
 
-def to_the_end(act: Callable[[], None]) -> BaseException | None:
+def to_the_end(act: Callable[[], object]) -> BaseException | None:
     """Do something that must not be left half done; returns what was raised here meanwhile."""
     if threading.current_thread() is not threading.main_thread():
         act()
         return None
     first: BaseException | None = None
     errors: list[BaseException] = []
+    over: list[bool] = []
+    claim, done = threading.Lock(), threading.Lock()
+    done.acquire()
 
     def work() -> None:
-        try:
-            act()
-        except BaseException as error:  # noqa: BLE001  raised where it is waited for
-            errors.append(error)
+        if claim.acquire(blocking=False):
+            try:
+                act()
+            except BaseException as error:  # noqa: BLE001  raised where it is waited for
+                errors.append(error)
+            over.append(True)
+            done.release()
 
-    thread = threading.Thread(target=work, name="deadq-sql", daemon=True)
-    begun = False
-    while not begun or thread.is_alive():
+    while not over:
         try:
-            if not begun:
-                begun = True
-                thread.start()
-            thread.join()
-        except BaseException as error:  # noqa: BLE001  the signal's; it is told of
+            # whether an interrupted call has started one is not known: the first does it.
+            # A Thread object's start() cannot be interrupted without harm; this can.
+            _thread.start_new_thread(work, ())
+            done.acquire()
+        except BaseException as error:  # noqa: BLE001  a signal's; the caller is told of it
             first = first or error
-            begun = thread.ident is not None
     if errors:
         raise errors[0]
     return first
@@ -117,19 +121,19 @@ class Lease(Generic[C]):
             self._take_one()
             return None
         errors: list[BaseException] = []
-        done = threading.Event()
+        done = threading.Lock()
+        done.acquire()
 
         def work() -> None:
             try:
                 self._take_one()
             except BaseException as error:  # noqa: BLE001  raised where it is waited for
                 errors.append(error)
-            finally:
-                done.set()
+            done.release()
 
-        threading.Thread(target=work, name="deadq-sql", daemon=True).start()
         try:
-            done.wait()
+            _thread.start_new_thread(work, ())
+            done.acquire()
         except BaseException as error:  # noqa: BLE001  the signal's
             return error
         if errors:

@@ -28,7 +28,7 @@ from ...runtime.jobs.unit_steps import MAX_RESULT, UnitCall
 
 TABLE: Final = "deadq_units"
 
-INSERT: Final = (
+INSERT: Final = (  # of constants alone
     f"INSERT INTO {TABLE} (job, unit, fence, fingerprint) "
     "VALUES (:job, :unit, :fence, :fingerprint) ON CONFLICT (job, unit) DO NOTHING"
 )
@@ -61,7 +61,8 @@ class End(NamedTuple):
 class Ran(NamedTuple):
     """What a statement brought about."""
 
-    count: int
+    rows: int
+    """How many it has changed."""
     row: tuple[Any, ...] | None
 
 
@@ -116,7 +117,7 @@ class Entry:
         try:
             given = {**key, "fence": self.job.fence, "fingerprint": fingerprint}
             inserted: Ran = yield Run(INSERT, given)
-            if inserted.count == 1:
+            if inserted.rows == 1:
                 value = yield Invoke()
                 what = f"result of unit {shown(self.call.name)}"
                 encoded = codec.encode(value, limit=MAX_RESULT, what=what)

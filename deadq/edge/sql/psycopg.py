@@ -15,6 +15,7 @@ cancel request ends the statement. Without a deadline nothing is different.
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import AsyncIterator, Generator
 from typing import Any, Final, TypeVar
 
@@ -42,8 +43,6 @@ _INERROR: Final = TransactionStatus.INERROR
 
 _LOOK_S: Final = 0.1
 """How often psycopg looks up from a wait; see there."""
-_CLOSE_LOOK_S: Final = 0.01
-"""The same where no limit on the server ends the wait."""
 
 
 class StatementDeadlineExceeded(DeadlineExceeded, psycopg.errors.QueryCanceled):
@@ -105,6 +104,8 @@ class _Keeping(BaseConnection[Row]):
         text = command.as_bytes(self) if isinstance(command, Composable) else command
         if isinstance(text, bytes) and text.startswith((b"FETCH ", b"MOVE ")):
             yield from self._start_query()
+        elif text == b"COMMIT" and (deadline := Deadline.current()) and not deadline.expired:
+            self._until = deadline.monotonic  # the server stops its own clock before it commits
         return (yield from super()._exec_command(command, result_format))
 
     def _limit(self, deadline: Deadline, *, begin: bool) -> Gen[None]:
@@ -133,7 +134,7 @@ class _Keeping(BaseConnection[Row]):
 
     def _sent(self, words: bytes) -> Gen[list[Any]]:
         self.pgconn.send_query(words)
-        results = yield from generators.execute(self.pgconn)
+        results: list[Any] = yield from generators.execute(self.pgconn)
         for result in results:
             if result.status not in (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK):
                 raise psycopg.errors.error_from_result(result, encoding=self.info.encoding)
@@ -154,11 +155,17 @@ class _Keeping(BaseConnection[Row]):
                 raise _Overdue
 
     def _begin_wait(self, interval: float) -> float:
-        """How often to look up from a wait that begins now."""
+        """How often to look up from a wait that begins now: so that one look falls on its end."""
         deadline = Deadline.current()
         self._until = patience(deadline)
-        lone = deadline is not None and (self._autocommit or self._pipeline is not None)
-        return min(interval, _CLOSE_LOOK_S) if lone else interval
+        if deadline is None:
+            return interval
+        left = deadline.remaining()
+        if left <= 0:
+            return interval
+        if self._pipeline is not None:
+            self._until = deadline.monotonic
+        return left / math.ceil(left / interval) + 0.0005
 
     def _judged(self, error: psycopg.errors.QueryCanceled) -> psycopg.errors.QueryCanceled:
         """The same error, or the deadline's where that has brought it about."""
@@ -171,13 +178,16 @@ class _Keeping(BaseConnection[Row]):
         """Whether the server is still at something that nobody waits for."""
         return not self.closed and self.pgconn.transaction_status == _ACTIVE
 
-    def _remains(self, gen: Gen[Any]) -> Gen[None]:
-        """What a statement that was left has yet to say."""
+    def _remains(self, gen: Gen[T]) -> Gen[list[T]]:
+        """What a statement that was left has yet to say: its result, if it succeeds all the same."""
+        result = []
         with contextlib.suppress(psycopg.Error):
-            yield from self._watched(gen)
+            result.append((yield from self._watched(gen)))
         if self._astray:  # the generator itself was interrupted
+            result.clear()
             with contextlib.suppress(psycopg.Error):
                 yield from self._watched(generators.fetch_many(self.pgconn))
+        return result
 
     def _give_up(self) -> None:
         """Close it, if it is not clean by now."""
@@ -195,59 +205,73 @@ class DeadlineConnection(_Keeping[Row], psycopg.Connection[Row]):
         StatementDeadlineExceeded: of a statement: it took too long, or there was no time for it.
     """
 
-    def wait(self, gen: Gen[T], interval: float = _LOOK_S, **more: Any) -> T:
+    def wait(self, gen: Gen[T], interval: float = _LOOK_S, timeout: float | None = None) -> T:
         """See psycopg."""
+        more: dict[str, Any] = {} if timeout is None else {"timeout": timeout}
         interval = self._begin_wait(interval)
         try:
-            return super().wait(self._watched(gen), interval=interval, **more)
+            return super().wait(self._watched(gen), interval, **more)
         except psycopg.errors.QueryCanceled as error:
             raise self._judged(error) from error.__cause__
         except _Overdue:
-            to_the_end(lambda: self._settle(gen))
+            result: list[T] = []
+            to_the_end(lambda: result.extend(self.settle(gen)))
+            if result:
+                return result[0]
             raise StatementDeadlineExceeded from None
         except BaseException as error:
             if self._astray and not isinstance(error, psycopg.Error):
-                to_the_end(lambda: self._settle(gen))
+                to_the_end(lambda: self.settle(gen))
             raise
 
-    def _settle(self, gen: Gen[Any]) -> None:
-        """Cancel what runs, and wait until the connection can be used again."""
+    def settle(self, gen: Gen[T] | None = None) -> list[T]:
+        """Cancel what runs, and wait until the connection can be used again, or is closed; returns
+        the result, if it succeeds all the same."""
+        result: list[T] = []
         self._until = clock.monotonic() + CLEAN_S
-        with contextlib.suppress(psycopg.Error, _Overdue, OSError):
-            self.cancel_safe(timeout=CLEAN_S)
-            waiting.wait(self._remains(gen), self.pgconn.socket, interval=_CLOSE_LOOK_S)
-        self._give_up()
+        if self._astray:
+            with contextlib.suppress(psycopg.Error, _Overdue, OSError):
+                self.cancel_safe(timeout=CLEAN_S)
+                remains: Gen[Any] = self._remains(gen or generators.fetch_many(self.pgconn))
+                result = waiting.wait(remains, self.pgconn.socket, _LOOK_S)
+            self._give_up()
+        return [] if gen is None else result
 
 
 class AsyncDeadlineConnection(_Keeping[Row], psycopg.AsyncConnection[Row]):
     """The same for an event loop: a task that is cancelled in a statement cancels it on the server,
     and goes on when the connection is clean."""
 
-    async def wait(self, gen: Gen[T], interval: float = _LOOK_S, **more: Any) -> T:
+    async def wait(self, gen: Gen[T], interval: float = _LOOK_S, timeout: float | None = None) -> T:
         """See psycopg."""
+        more: dict[str, Any] = {} if timeout is None else {"timeout": timeout}
         interval = self._begin_wait(interval)
         try:
             return await waiting.wait_async(
-                self._watched(gen), self.pgconn.socket, interval=interval, **more
+                self._watched(gen), self.pgconn.socket, interval, **more
             )
         except psycopg.errors.QueryCanceled as error:
             raise self._judged(error) from error.__cause__
         except _Overdue:
-            await ato_the_end(self._settle(gen))
+            for result in await ato_the_end(self.settle(gen)):
+                return result
             raise StatementDeadlineExceeded from None
         except BaseException as error:
             if self._astray and not isinstance(error, psycopg.Error):
-                await ato_the_end(self._settle(gen))
+                await ato_the_end(self.settle(gen))
             raise
 
-    async def _settle(self, gen: Gen[Any]) -> None:
+    async def settle(self, gen: Gen[T] | None = None) -> list[T]:
+        """See :meth:`DeadlineConnection.settle`."""
+        result: list[T] = []
         self._until = clock.monotonic() + CLEAN_S
-        with contextlib.suppress(psycopg.Error, _Overdue, OSError):
-            await self.cancel_safe(timeout=CLEAN_S)
-            await waiting.wait_async(
-                self._remains(gen), self.pgconn.socket, interval=_CLOSE_LOOK_S
-            )
-        self._give_up()
+        if self._astray:
+            with contextlib.suppress(psycopg.Error, _Overdue, OSError):
+                await self.cancel_safe(timeout=CLEAN_S)
+                remains: Gen[Any] = self._remains(gen or generators.fetch_many(self.pgconn))
+                result = await waiting.wait_async(remains, self.pgconn.socket, _LOOK_S)
+            self._give_up()
+        return [] if gen is None else result
 
 
 # Pools.
@@ -268,10 +292,17 @@ def connection(pool: ConnectionPool[DeadlineConnection[Row]]) -> Lease[DeadlineC
         except PoolTimeout as error:
             raise _pool_error(error, deadline) from None
 
+    def give(conn: DeadlineConnection[Row]) -> None:
+        conn.settle()
+        if conn.info.transaction_status in (_INTRANS, _INERROR):
+            with contextlib.suppress(psycopg.Error):
+                conn.rollback()
+        pool.putconn(conn)
+
     _check(pool, DeadlineConnection)
     deadline = Deadline.current()
     wait = _pool_wait(pool, deadline)
-    return Lease(take, pool.putconn, lambda conn: conn.commit())
+    return Lease(take, give, lambda conn: conn.commit())
 
 
 @contextlib.asynccontextmanager
@@ -289,12 +320,21 @@ async def aconnection(
         yield conn
         await conn.commit()
     finally:
-        await ato_the_end(pool.putconn(conn))
+        await ato_the_end(_given_back(pool, conn))
+
+
+async def _given_back(pool: Any, conn: AsyncDeadlineConnection[Any]) -> None:
+    await conn.settle()
+    if conn.info.transaction_status in (_INTRANS, _INERROR):
+        with contextlib.suppress(psycopg.Error):
+            await conn.rollback()
+    await pool.putconn(conn)
 
 
 def _check(pool: Any, kind: type) -> None:
     if not issubclass(pool.connection_class, kind):
-        msg = f"the pool's connections know no deadline; make it with connection_class={kind.__name__}"
+        name = kind.__name__
+        msg = f"the pool's connections know no deadline; make it with connection_class={name}"
         raise TypeError(msg)
 
 

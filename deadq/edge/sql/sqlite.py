@@ -11,8 +11,8 @@ run on to the end.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Generator, Iterable
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Generator
+from typing import Any, Final, Self, TypeVar
 
 from ...deadline import Deadline
 from ...errors import DeadlineExceeded
@@ -82,13 +82,13 @@ class DeadlineConnection(sqlite3.Connection):
         """See sqlite3, as of the other methods."""
         return self.cursor().execute(*args)
 
-    def executemany(self, *args: Any) -> Any:  # noqa: D102
+    def executemany(self, *args: Any) -> Any:
         return self.cursor().executemany(*args)
 
-    def executescript(self, *args: Any) -> Any:  # noqa: D102
+    def executescript(self, *args: Any) -> Any:
         return self.cursor().executescript(*args)
 
-    def commit(self) -> None:  # noqa: D102
+    def commit(self) -> None:
         self.keeping(super().commit, late=True)
 
     def set_progress_handler(self, handler: Any, n: int) -> None:
@@ -150,23 +150,23 @@ class DeadlineCursor(sqlite3.Cursor):
         """See sqlite3, as of the other methods."""
         return self.connection.keeping(super().execute, *args)
 
-    def executemany(self, *args: Any) -> Any:  # noqa: D102
+    def executemany(self, *args: Any) -> Any:
         return self.connection.keeping(super().executemany, *args)
 
-    def executescript(self, *args: Any) -> Any:  # noqa: D102
+    def executescript(self, *args: Any) -> Any:
         return self.connection.keeping(super().executescript, *args)
 
-    def fetchone(self) -> Any:  # noqa: D102
+    def fetchone(self) -> Any:
         return self.connection.keeping(super().fetchone)
 
-    def fetchmany(self, size: int | None = None) -> Any:  # noqa: D102
+    def fetchmany(self, size: int | None = None) -> Any:
         return self.connection.keeping(super().fetchmany, self.arraysize if size is None else size)
 
-    def fetchall(self) -> Any:  # noqa: D102
+    def fetchall(self) -> Any:
         return self.connection.keeping(super().fetchall)
 
     def __next__(self) -> Any:
         return self.connection.keeping(super().__next__)
 
-    def __iter__(self) -> Iterable[Any]:  # type: ignore[override]
+    def __iter__(self) -> Self:
         return self
