@@ -332,6 +332,8 @@ def test_an_interrupt_ends_what_runs_on_the_server(pool, postgres, alarm):
     clean(pool)
 
 
+# what a signal handler raises in a finalizer goes nowhere; a later one comes
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("rounds", [40, pytest.param(1_000, marks=pytest.mark.slow)])
 def test_whenever_interrupts_come_the_connection_comes_back_once_and_clean(pool, alarm, rounds):
     returned = []
@@ -349,7 +351,7 @@ def test_whenever_interrupts_come_the_connection_comes_back_once_and_clean(pool,
     pool.getconn = counted
     for number in range(rounds):
         with contextlib.suppress(Interrupt):
-            alarm(0.0002 + 0.006 * number / rounds, 0.001)
+            alarm(0.0002 + 0.006 * number / rounds, 0.005)
             try:
                 with connection(pool) as conn:
                     conn.execute("SELECT pg_sleep(0.001)")

@@ -3,7 +3,7 @@
 Connections: :mod:`deadq.edge.sql.psycopg` (PostgreSQL, blocking and asynchronous),
 :mod:`deadq.edge.sql.sqlalchemy` (over it) and :mod:`deadq.edge.sql.sqlite`. The unit ledger,
 :func:`unit` and :func:`aunit`, takes a connection of any of these, plain or not; its table is made
-by the statement of :func:`table_ddl`, or by ``deadq check --sql URL --create``.
+by :func:`create_table`, or by ``deadq check --sql URL --create``.
 """
 
 from __future__ import annotations
@@ -17,9 +17,31 @@ from .ledger import TABLE, AsyncLedger, Entry, Ledger, adrive, drive
 from .ledgers import ledger_of
 from .table import table_ddl
 
-__all__ = ["TABLE", "aunit", "table_ddl", "unit"]
+__all__ = ["TABLE", "acreate_table", "aunit", "create_table", "table_ddl", "unit"]
 
 R = TypeVar("R")
+
+
+def create_table(conn: Any) -> None:
+    """Make the table of the ledger, where there is none; commit it as always.
+
+    Args:
+        conn: as of :func:`unit`.
+    """
+    ledger = ledger_of(conn)
+    if inspect.iscoroutinefunction(ledger.run):
+        msg = "use acreate_table with an asynchronous connection"
+        raise TypeError(msg)
+    ledger.run(table_ddl(ledger.dialect), {})
+
+
+async def acreate_table(conn: Any) -> None:
+    """The same with an asynchronous connection."""
+    ledger = ledger_of(conn)
+    if not inspect.iscoroutinefunction(ledger.run):
+        msg = "use create_table with a blocking connection"
+        raise TypeError(msg)
+    await ledger.run(table_ddl(ledger.dialect), {})
 
 
 def unit(name: str, fn: Callable[..., R], /, *args: Any, conn: Any, **kwargs: Any) -> R:

@@ -60,6 +60,8 @@ def _without_deadline() -> Iterator[None]:
 
 
 class _Sqlite:
+    dialect = "sqlite"
+
     def __init__(self, conn: sqlite3.Connection) -> None:
         self._conn = conn
 
@@ -98,6 +100,8 @@ def _pyformat(words: str) -> Any:
 
 
 class _Psycopg:
+    dialect = "postgresql"
+
     def __init__(self, conn: Any) -> None:
         self._conn = conn
 
@@ -122,6 +126,8 @@ class _Psycopg:
 
 
 class _AsyncPsycopg:
+    dialect = "postgresql"
+
     def __init__(self, conn: Any) -> None:
         self._conn = conn
 
@@ -152,6 +158,10 @@ class _Alchemy:
         self._target = target
         self._nested: Any = None
 
+    @property
+    def dialect(self) -> str:
+        return str(self._target.get_bind().dialect.name)
+
     def begin(self) -> None:
         conn = self._connection()
         driver = conn.connection.driver_connection
@@ -168,7 +178,8 @@ class _Alchemy:
         from sqlalchemy import text
 
         result = self._connection().execute(text(words), given)
-        return Ran(result.rowcount, tuple(result.one()) if result.returns_rows else None)
+        row = result.first() if result.returns_rows else None
+        return Ran(result.rowcount, None if row is None else tuple(row))
 
     def end(self, good: bool) -> None:
         if good:
@@ -187,6 +198,11 @@ class _AsyncAlchemy:
     def __init__(self, target: Any) -> None:
         self._target = target
         self._inner: _Alchemy | None = None
+
+    @property
+    def dialect(self) -> str:
+        target = getattr(self._target, "sync_session", None) or self._target.sync_connection
+        return _Alchemy(target).dialect
 
     async def begin(self) -> None:
         await self._on(lambda inner: inner.begin())

@@ -15,7 +15,6 @@ cancel request ends the statement. Without a deadline nothing is different.
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import AsyncIterator, Generator
 from typing import Any, Final, TypeVar
 
@@ -42,7 +41,9 @@ _INTRANS: Final = TransactionStatus.INTRANS
 _INERROR: Final = TransactionStatus.INERROR
 
 _LOOK_S: Final = 0.1
-"""How often psycopg looks up from a wait; see there."""
+"""How often psycopg looks up from a wait; see there (s)."""
+_CLOSE_LOOK_S: Final = 0.02
+"""The same for what has a deadline: the server does not end everything by itself (s)."""
 
 
 class StatementDeadlineExceeded(DeadlineExceeded, psycopg.errors.QueryCanceled):
@@ -155,17 +156,14 @@ class _Keeping(BaseConnection[Row]):
                 raise _Overdue
 
     def _begin_wait(self, interval: float) -> float:
-        """How often to look up from a wait that begins now: so that one look falls on its end."""
+        """How often to look up from a wait that begins now."""
         deadline = Deadline.current()
         self._until = patience(deadline)
-        if deadline is None:
-            return interval
-        left = deadline.remaining()
-        if left <= 0:
+        if deadline is None or deadline.expired:
             return interval
         if self._pipeline is not None:
             self._until = deadline.monotonic
-        return left / math.ceil(left / interval) + 0.0005
+        return min(interval, _CLOSE_LOOK_S)
 
     def _judged(self, error: psycopg.errors.QueryCanceled) -> psycopg.errors.QueryCanceled:
         """The same error, or the deadline's where that has brought it about."""
