@@ -28,8 +28,8 @@ from ...runtime.jobs.unit_steps import MAX_RESULT, UnitCall
 
 TABLE: Final = "deadq_units"
 
-INSERT: Final = (  # of constants alone
-    f"INSERT INTO {TABLE} (job, unit, fence, fingerprint) "
+INSERT: Final = (
+    f"INSERT INTO {TABLE} (job, unit, fence, fingerprint) "  # noqa: S608  of constants alone
     "VALUES (:job, :unit, :fence, :fingerprint) ON CONFLICT (job, unit) DO NOTHING"
 )
 FIND: Final = f"SELECT fingerprint, result FROM {TABLE} WHERE job = :job AND unit = :unit"  # noqa: S608

@@ -167,7 +167,7 @@ class _Alchemy:
         driver = conn.connection.driver_connection
         if conn.dialect.name == "sqlite":
             if not driver.in_transaction:
-                if conn.get_execution_options().get("isolation_level") == "AUTOCOMMIT":
+                if driver.isolation_level is None:
                     raise UnitError(_BEGIN_FIRST.format("without AUTOCOMMIT"))
                 conn.exec_driver_sql("BEGIN IMMEDIATE")
         elif conn.dialect.driver.startswith("psycopg"):

@@ -177,7 +177,7 @@ class _Keeping(BaseConnection[Row]):
         return not self.closed and self.pgconn.transaction_status == _ACTIVE
 
     def _remains(self, gen: Gen[T]) -> Gen[list[T]]:
-        """What a statement that was left has yet to say: its result, if it succeeds all the same."""
+        """What a statement that was left has yet to say: its result, if it succeeds after all."""
         result = []
         with contextlib.suppress(psycopg.Error):
             result.append((yield from self._watched(gen)))
@@ -224,7 +224,7 @@ class DeadlineConnection(_Keeping[Row], psycopg.Connection[Row]):
 
     def settle(self, gen: Gen[T] | None = None) -> list[T]:
         """Cancel what runs, and wait until the connection can be used again, or is closed; returns
-        the result, if it succeeds all the same."""
+        the result, if it succeeds after all."""
         result: list[T] = []
         self._until = clock.monotonic() + CLEAN_S
         if self._astray:
