@@ -19,15 +19,21 @@ NEAR_S: Final = 0.002
 """A limit that came to an end so shortly before the deadline was set for it: two clocks measured
 the same time (s)."""
 
+HICCUP_S: Final = 0.01
+"""A limit that was so long on its way is told anew (s)."""
+
 _MOST_MS: Final = 2**31 - 1
 
 _UNITS_MS: Final = {"us": 0.001, "ms": 1, "s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SETTING: Final = re.compile(r"(\d+)(us|ms|s|min|h|d)?")
 
 
-def limit_ms(deadline: Deadline) -> int:
-    """What is left, in whole milliseconds: rounded up, for 0 would be no limit at all."""
-    return min(_MOST_MS, max(1, math.ceil(deadline.remaining() * 1000.0)))
+def limit_ms(deadline: Deadline, way_s: float = 0.0) -> int:
+    """What is left, in whole milliseconds: rounded up, for 0 would be no limit at all.
+
+    ``way_s`` is what it takes to tell the server.
+    """
+    return min(_MOST_MS, max(1, math.ceil((deadline.remaining() - way_s) * 1000.0)))
 
 
 def in_ms(setting: str) -> int:
@@ -43,9 +49,9 @@ def in_ms(setting: str) -> int:
     return int(int(match[1]) * _UNITS_MS[match[2] or "ms"])
 
 
-def passed(deadline: Deadline | None) -> bool:
+def passed(deadline: Deadline | None, way_s: float = 0.0) -> bool:
     """Whether a statement that was limited to this deadline has ended at it."""
-    return deadline is not None and deadline.remaining() <= NEAR_S
+    return deadline is not None and deadline.remaining() <= NEAR_S + way_s
 
 
 def patience(deadline: Deadline | None) -> float:

@@ -15,6 +15,7 @@ cancel request ends the statement. Without a deadline nothing is different.
 from __future__ import annotations
 
 import contextlib
+from collections import deque
 from collections.abc import AsyncIterator, Generator
 from typing import Any, Final, TypeVar
 
@@ -29,7 +30,7 @@ from ... import clock
 from ...deadline import Deadline
 from ...errors import DeadlineExceeded
 from .lease import Lease, ato_the_end, to_the_end
-from .limits import CLEAN_S, in_ms, limit_ms, passed, patience
+from .limits import CLEAN_S, HICCUP_S, in_ms, limit_ms, passed, patience
 
 Row = TypeVar("Row", covariant=True)  # noqa: PLC0105  named as in psycopg
 T = TypeVar("T")
@@ -44,6 +45,8 @@ _LOOK_S: Final = 0.1
 """How often psycopg looks up from a wait; see there (s)."""
 _CLOSE_LOOK_S: Final = 0.02
 """The same for what has a deadline: the server does not end everything by itself (s)."""
+
+_NOTHING_SENT: Final = "the statement was not sent: the deadline has passed"
 
 
 class StatementDeadlineExceeded(DeadlineExceeded, psycopg.errors.QueryCanceled):
@@ -75,6 +78,7 @@ class _Keeping(BaseConnection[Row]):
         """The deadline that limits the present statement, where no smaller limit does."""
         self._set_ms: dict[int, int] = {}
         """Each limit that was set in this transaction, and the user's own in its place."""
+        self._ways_s: deque[float] = deque(maxlen=8)
         self._until = 0.0
         """When the present wait is over (monotonic s)."""
 
@@ -92,8 +96,7 @@ class _Keeping(BaseConnection[Row]):
             return
         self._check_connection_ok()
         if deadline.expired:
-            msg = "nothing was sent to the database: the deadline has passed"
-            raise StatementDeadlineExceeded(msg)
+            raise StatementDeadlineExceeded(_NOTHING_SENT)
         self._bound = deadline
         if self._pipeline is not None or (status == _IDLE and self._autocommit):
             self._until = deadline.monotonic
@@ -112,18 +115,33 @@ class _Keeping(BaseConnection[Row]):
     def _limit(self, deadline: Deadline, *, begin: bool) -> Gen[None]:
         # SHOW and SET, of all statements, take no snapshot: the user's next may still be
         # SET TRANSACTION ISOLATION LEVEL, or LOCK TABLE
-        limit = limit_ms(deadline)
-        words = b"SHOW statement_timeout; SET LOCAL statement_timeout = %d" % limit
-        if begin:
-            words = self._get_tx_start_command() + b"; " + words
-        *_, shown, _ = yield from self._sent(words)
-        found = in_ms(shown.get_value(0, 0).decode())
-        own = self._set_ms.get(found, found)
-        if 0 < own < limit:
-            yield from self._sent(b"SET LOCAL statement_timeout = %d" % own)
-            self._bound = None
-        else:
-            self._set_ms[limit] = own
+        while True:
+            since = clock.monotonic()
+            limit = limit_ms(deadline, self._way_s)
+            words = b"SHOW statement_timeout; SET LOCAL statement_timeout = %d" % limit
+            if begin:
+                words = self._get_tx_start_command() + b"; " + words
+                begin = False
+            *_, shown, _ = yield from self._sent(words)
+            found = in_ms(shown.get_value(0, 0).decode())
+            own = self._set_ms.get(found, found)
+            if 0 < own < limit:
+                yield from self._sent(b"SET LOCAL statement_timeout = %d" % own)
+                self._bound = None
+            else:
+                self._set_ms[limit] = own
+            taken = clock.monotonic() - since
+            self._ways_s.append(taken)
+            if deadline.expired:
+                raise StatementDeadlineExceeded(_NOTHING_SENT)
+            if taken <= 2 * self._way_s + HICCUP_S:
+                return
+            # this process, or the server, had no processor meanwhile: the limit is out of date
+
+    @property
+    def _way_s(self) -> float:
+        """How long it takes to the server and back, where nothing is in the way (s)."""
+        return min(self._ways_s, default=0.0)
 
     def _lift(self) -> Gen[None]:
         """In a transaction that goes on after its deadline's scope: the user's own limit again."""
@@ -167,7 +185,7 @@ class _Keeping(BaseConnection[Row]):
 
     def _judged(self, error: psycopg.errors.QueryCanceled) -> psycopg.errors.QueryCanceled:
         """The same error, or the deadline's where that has brought it about."""
-        if isinstance(error, DeadlineExceeded) or not passed(self._bound):
+        if isinstance(error, DeadlineExceeded) or not passed(self._bound, self._way_s):
             return error
         return StatementDeadlineExceeded()
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
-from .ledger import TABLE
-
-COLUMNS: Final = ("job", "unit", "fence", "fingerprint", "result", "made_at")
+from .ledger import FIND, INSERT, KEEP, TABLE, Ledger
 
 _TYPES: Final = {
     "postgresql": ("bytea", "timestamptz NOT NULL DEFAULT now()"),
@@ -38,3 +36,23 @@ def table_ddl(dialect: str = "postgresql") -> str:
     made_at {made_at},
     PRIMARY KEY (job, unit)
 )"""
+
+
+def fault_of(ledger: Ledger) -> str | None:
+    """What is wrong with the table, or with this user's rights to it; None: it will do.
+
+    It is tried out, in a transaction that is the caller's to roll back.
+    """
+    key: dict[str, Any] = {"job": "deadq check", "unit": "deadq check"}
+    try:
+        ledger.begin()
+        for fence in (2**62, 1):  # the second meets the first
+            ledger.run(INSERT, {**key, "fence": fence, "fingerprint": "0" * 16})
+            ledger.run(KEEP, {**key, "result": b"\x00\xff"})
+        found = ledger.run(FIND, key).row
+        ledger.run(f"SELECT fence, made_at FROM {TABLE}", {})  # noqa: S608  a constant
+    except Exception as error:  # noqa: BLE001  of any library, of any kind
+        return " ".join(str(error).split())
+    if found is None or bytes(found[1]) != b"\x00\xff":
+        return "it does not give back what is written to it"
+    return None
