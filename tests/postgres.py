@@ -72,6 +72,7 @@ class Postgres:
                 "initdb", "--auth=trust", "--no-sync", "-E", "utf8", "-U", "postgres", "-D", data
             )
         options = ("-F", "-h", "", "-k", self.folder, "-c", "max_connections=60")
+        options += ("-c", "log_line_prefix=%n ")  # seconds since 1970
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 [self._programs / "postgres", "-D", data, *options],

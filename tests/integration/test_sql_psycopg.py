@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import signal
+import sys
 import threading
 import time
 
@@ -336,10 +337,12 @@ def test_an_interrupt_ends_what_runs_on_the_server(pool, postgres, alarm):
     clean(pool)
 
 
-# what a signal handler raises in a finalizer goes nowhere; a later one comes
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("rounds", [40, pytest.param(1_000, marks=pytest.mark.slow)])
-def test_whenever_interrupts_come_the_connection_comes_back_once_and_clean(pool, alarm, rounds):
+def test_whenever_interrupts_come_the_connection_comes_back_once_and_clean(
+    pool, alarm, rounds, monkeypatch
+):
+    # what a signal handler raises in a finalizer goes nowhere; a later one comes
+    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
     returned = []
     give = pool.putconn
     pool.putconn = lambda conn: (returned.append(conn), give(conn))

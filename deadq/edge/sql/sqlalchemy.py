@@ -9,7 +9,7 @@ Takes what SQLAlchemy's own functions take. The engine's connections are those o
 from __future__ import annotations
 
 import math
-from typing import Any, TypeVar
+from typing import Any
 
 import sqlalchemy
 import sqlalchemy.ext.asyncio
@@ -22,7 +22,14 @@ from ...errors import DeadlineExceeded
 from .limits import passed
 from .psycopg import AsyncDeadlineConnection, DeadlineConnection
 
-T = TypeVar("T")
+__all__ = [
+    "AsyncDeadlineQueuePool",
+    "DeadlineQueuePool",
+    "PoolDeadlineExceeded",
+    "StatementDeadlineExceeded",
+    "create_async_engine",
+    "create_engine",
+]
 
 
 class StatementDeadlineExceeded(DeadlineExceeded, exc.OperationalError):

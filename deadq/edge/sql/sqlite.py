@@ -17,6 +17,8 @@ from typing import Any, Final, Self, TypeVar
 from ...deadline import Deadline
 from ...errors import DeadlineExceeded
 
+__all__ = ["DeadlineConnection", "DeadlineCursor", "StatementDeadlineExceeded", "connect"]
+
 T = TypeVar("T")
 
 _STEPS: Final = 2_000
