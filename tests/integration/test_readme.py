@@ -12,8 +12,11 @@ import httpx
 import pytest
 
 import deadq
+import deadq.testing
+from deadq.edge.sql import TABLE, create_table
 from deadq.resilience import race
 from tests.commands import deadq_command
+from tests.postgres import Postgres
 from tests.readme import README, blocks, code, section
 from tests.servers import Server
 
@@ -92,6 +95,23 @@ def test_the_example_of_hedging_holds() -> None:
     example = next(block for block in blocks("python") if "@ahedge(" in block)
     exec(compile(example, "README.md", "exec"), {})  # its own assert is the test
     assert "    assert await quote(" in example
+
+
+def test_the_example_of_sql_holds(postgres: Postgres) -> None:
+    names: dict[str, Any] = {}
+    example = code("accounts.py").replace("postgresql://localhost/accounts", postgres.url)
+    exec(compile(example, "accounts.py", "exec"), names)
+    with postgres.connect() as conn:
+        conn.execute("CREATE TABLE accounts AS SELECT 'ann' AS name, 100 AS cents")
+        create_table(conn)
+        with deadq.testing.faked(names["queue"]):
+            for _ in range(2):
+                assert names["pay"].options(key="17").call("ann", 30) == 30
+            names["pay"].options(key="18").call("ann", 30)
+        assert conn.execute("SELECT cents FROM accounts").fetchall() == [(40,)]
+        assert conn.execute(f"SELECT count(*) FROM {TABLE}").fetchone() == (2,)
+    (check,) = blocks("console", section("SQL"))
+    assert check == "$ deadq check --sql postgresql://localhost/accounts --create\n"
 
 
 def test_every_reason_for_no_second_call_is_in_the_readme() -> None:
@@ -238,10 +258,10 @@ def test_the_commands_of_an_operator_do_what_they_say(shop: Path) -> None:
 
 
 def test_every_python_block_is_run_by_a_test() -> None:
-    """Eight of them above, and exports.py; the files of the quick start in test_quick_start."""
+    """The unnamed and two files above; the files of the quick start in test_quick_start."""
     named = [block.partition("\n")[0] for block in blocks("python") if block.startswith("# ")]
     files = ["shop.py", "answers.py", "app.py", "flask_app.py", "views.py"]
-    files += ["cancel.py", "exports.py"]
+    files += ["cancel.py", "exports.py", "accounts.py"]
     assert named == [f"# {name}" for name in files]
     assert len(blocks("python")) == len(files) + 8
 
