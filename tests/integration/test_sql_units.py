@@ -2,7 +2,10 @@
 
 import asyncio
 import contextlib
+import contextvars
 import sqlite3
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import psycopg
@@ -279,6 +282,44 @@ def test_two_queues_may_use_the_same_key(bank):
         queue = testing.queue(name, capacity=8)
         queue.task(within=20.0)(handler).options(key="order-17").call()
     assert counted(bank, "sqlite3") == 2
+
+
+@pytest.mark.parametrize("commits", [True, False])
+@pytest.mark.parametrize("kind", BLOCKING)
+def test_an_attempt_at_the_same_time_waits_for_the_others_commit(bank, kind, commits):
+    """As where a worker was believed dead, and is not."""
+    inside, go = threading.Event(), threading.Event()
+
+    def slowly(conn):
+        act(conn, "first")
+        inside.set()
+        assert go.wait(10)
+        return "first"
+
+    def first():
+        with contextlib.suppress(KeyError), opened(bank, kind) as conn:
+            unit("pay", slowly, conn, conn=conn)
+            if not commits:
+                raise KeyError
+
+    def second():
+        with opened(bank, kind) as conn:
+            return unit("pay", lambda conn: act(conn, "second") and "second", conn, conn=conn)
+
+    def handler():
+        context = contextvars.copy_context()
+        with ThreadPoolExecutor(2) as threads:
+            one = threads.submit(context.copy().run, first)
+            assert inside.wait(10)
+            two = threads.submit(context.copy().run, second)
+            with pytest.raises(TimeoutError):
+                two.result(timeout=0.1)
+            go.set()
+            one.result()
+            return two.result()
+
+    assert ran(handler) == ("first" if commits else "second")
+    assert counted(bank, kind) == counted(bank, kind, "deadq_units") == 1
 
 
 @pytest.mark.parametrize("kind", ["psycopg limited", "alchemy limited", "sqlite3 limited"])

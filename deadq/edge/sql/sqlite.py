@@ -10,6 +10,7 @@ run on to the end.
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from collections.abc import Callable, Generator
 from typing import Any, Final, Self, TypeVar
@@ -70,9 +71,10 @@ class DeadlineConnection(sqlite3.Connection):
         StatementDeadlineExceeded: of a statement: it took too long, or there was no time for it.
     """
 
-    def __init__(self, database: Any, timeout: float = 5.0, *args: Any, **options: Any) -> None:
-        super().__init__(database, timeout, *args, **options)
-        self._busy_ms = int(timeout * 1000)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._busy_ms: int | None = None
+        """The user's own setting, while another one holds."""
         self._watch: _Watch | None = None
         self._own_handler: tuple[Callable[[], int | None] | None, int] = (None, 0)
 
@@ -109,11 +111,9 @@ class DeadlineConnection(sqlite3.Connection):
             raise StatementDeadlineExceeded(msg)
         watch = self._watch = _Watch()
         watch.deadline = None if late else deadline
-        limited = False
         try:
             super().set_progress_handler(watch.answers.__next__, _STEPS)
-            if deadline is not None:
-                limited = self._wait_no_longer(deadline)
+            self._wait_at_most(deadline)
             return act(*args)
         except sqlite3.OperationalError as error:
             if watch.raised is not None:
@@ -124,18 +124,25 @@ class DeadlineConnection(sqlite3.Connection):
         finally:
             self._watch = None
             super().set_progress_handler(*self._own_handler)
-            if limited:
-                self._pragma(self._busy_ms)
+            self._wait_at_most(None)
 
-    def _wait_no_longer(self, deadline: Deadline) -> bool:
-        left = max(1, int(deadline.remaining() * 1000))
-        if self._busy_ms <= left:
-            return False
-        self._pragma(left)
-        return True
+    def _wait_at_most(self, deadline: Deadline | None) -> None:
+        """How long another writer is waited for: the user's own setting, or what is left."""
+        own = self._busy_ms
+        if own is not None:  # that this has not come about yet: it was interrupted
+            self._pragma(f"busy_timeout = {own}")
+            self._busy_ms = None
+        if deadline is not None:
+            left = max(1, int(deadline.remaining() * 1000))
+            own = self._pragma("busy_timeout")
+            if own > left:
+                self._busy_ms = own
+                self._pragma(f"busy_timeout = {left}")
 
-    def _pragma(self, busy_ms: int) -> None:
-        super().cursor().execute(f"PRAGMA busy_timeout = {busy_ms}").close()
+    def _pragma(self, words: str) -> int:
+        with contextlib.closing(super().cursor()) as cursor:
+            cursor.row_factory = None
+            return int(cursor.execute(f"PRAGMA {words}").fetchone()[0])
 
 
 def _ended(error: sqlite3.OperationalError) -> bool:
