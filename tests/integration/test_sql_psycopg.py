@@ -147,6 +147,15 @@ def test_a_savepoint_that_is_rolled_back_brings_no_limit_to_stay(conn):
     assert limit(conn) == "0"
 
 
+def test_a_savepoint_brings_no_limit_back(conn):
+    with Deadline.after(30).scope():
+        conn.execute("SELECT 1")
+    conn.execute("SAVEPOINT here")
+    assert limit(conn) == "0"
+    conn.execute("ROLLBACK TO SAVEPOINT here")
+    assert limit(conn) == "0"
+
+
 def test_a_statement_that_somebody_else_cancels_is_not_the_deadlines(conn, postgres):
     pid = conn.info.backend_pid
 
@@ -276,7 +285,37 @@ def test_a_server_that_says_nothing_is_waited_for_no_longer_than_a_little(pool, 
     clean(pool)
 
 
+@pytest.mark.slow
+def test_a_transaction_that_cannot_be_rolled_back_is_closed(pool, postgres):
+    with pool.connection() as conn:
+        pid = conn.info.backend_pid
+    since = time.monotonic()
+    try:
+        with contextlib.suppress(KeyError), connection(pool) as conn:
+            conn.execute("SELECT 1")
+            postgres.freeze(pid)
+            raise KeyError
+        assert time.monotonic() - since < 6.0
+    finally:
+        postgres.thaw(pid)
+    wait_until(lambda: pool.get_stats()["pool_available"] == 1, "another connection")
+    clean(pool)
+
+
 # The pool.
+
+
+def test_a_connection_is_tried_out_under_the_deadline(postgres):
+    with ConnectionPool(
+        postgres.url,
+        connection_class=DeadlineConnection,
+        check=lambda conn: conn.execute(SLEEP),
+        min_size=1,
+        max_size=1,
+    ) as pool:
+        with exceeded(0.3):
+            with connection(pool):
+                pass
 
 
 def test_a_pool_is_waited_for_no_longer_than_the_deadline(pool):

@@ -58,6 +58,7 @@ class Keeping(BaseConnection[Row]):
         self._set_ms: dict[int, int] = {}
         """Each limit that was set in this transaction, and the user's own in its place."""
         self._ways_s: deque[float] = deque(maxlen=8)
+        """What the last few limits took to be set (s)."""
         self.until = 0.0
         """When the present wait is over (monotonic s)."""
 
@@ -76,8 +77,8 @@ class Keeping(BaseConnection[Row]):
         self._check_connection_ok()
         if deadline.expired:
             raise StatementDeadlineExceeded(_NOTHING_SENT)
-        self._bound = deadline
         if self._pipeline is not None or (status == _IDLE and self._autocommit):
+            self._bound = deadline
             self.until = deadline.monotonic
             yield from super()._start_query()
         else:
@@ -108,6 +109,7 @@ class Keeping(BaseConnection[Row]):
                 yield from self._sent(b"SET LOCAL statement_timeout = %d" % own)
                 self._bound = None
             else:
+                self._bound = deadline
                 self._set_ms[limit] = own
             taken = clock.monotonic() - since
             self._ways_s.append(taken)
@@ -128,7 +130,7 @@ class Keeping(BaseConnection[Row]):
         own = self._set_ms.get(in_ms(shown.get_value(0, 0).decode()))
         if own is not None:
             yield from self._sent(b"SET LOCAL statement_timeout = %d" % own)
-        self._set_ms.clear()
+        # kept in mind: a savepoint that is rolled back to brings a limit back
 
     def _sent(self, words: bytes) -> Gen[list[Any]]:
         self.pgconn.send_query(words)
@@ -155,7 +157,7 @@ class Keeping(BaseConnection[Row]):
     def begin_wait(self, interval: float) -> float:
         """How often to look up from a wait that begins now."""
         deadline = Deadline.current()
-        self.until = patience(deadline)
+        self.until = patience(deadline, self._way_s)
         if deadline is None or deadline.expired:
             return interval
         if self._pipeline is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import _thread
 import asyncio
+import contextvars
 import threading
 from collections.abc import Callable, Coroutine
 from types import TracebackType
@@ -121,12 +122,13 @@ class Lease(Generic[C]):
             self._take_one()
             return None
         errors: list[BaseException] = []
+        context = contextvars.copy_context()  # with the deadline: a pool may try a connection out
         done = threading.Lock()
         done.acquire()
 
         def work() -> None:
             try:
-                self._take_one()
+                context.run(self._take_one)
             except BaseException as error:  # noqa: BLE001  raised where it is waited for
                 errors.append(error)
             done.release()

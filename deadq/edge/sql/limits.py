@@ -10,7 +10,10 @@ from ... import clock
 from ...deadline import Deadline
 
 GRACE_S: Final = 1.0
-"""So long beyond its time a server may take to answer before it is held to be gone (s)."""
+"""So long what has to be done after the deadline may take (s)."""
+
+SLACK_S: Final = 0.015
+"""So long beyond the deadline the server's own limit may take to come about (s)."""
 
 CLEAN_S: Final = 2.0
 """So long a connection may take to be clean again; one that is not by then is closed (s)."""
@@ -54,8 +57,11 @@ def passed(deadline: Deadline | None, way_s: float = 0.0) -> bool:
     return deadline is not None and deadline.remaining() <= NEAR_S + way_s
 
 
-def patience(deadline: Deadline | None) -> float:
-    """Until when an answer is waited for (monotonic s), whatever the server was told."""
+def patience(deadline: Deadline | None, way_s: float = 0.0) -> float:
+    """Until when a wait that begins now may take (monotonic s): then a cancel request is sent, for
+    the server's own limit does not seem to have come about."""
     if deadline is None:
         return math.inf
-    return max(deadline.monotonic, clock.monotonic()) + GRACE_S
+    if deadline.expired:  # to undo something, say
+        return clock.monotonic() + GRACE_S
+    return deadline.monotonic + SLACK_S + 3 * way_s

@@ -147,7 +147,7 @@ def connection(pool: ConnectionPool[DeadlineConnection[Row]]) -> Lease[DeadlineC
     def give(conn: DeadlineConnection[Row]) -> None:
         conn.settle()
         if conn.info.transaction_status in _OPEN:
-            with contextlib.suppress(psycopg.Error):
+            with contextlib.suppress(psycopg.Error), Deadline.after(CLEAN_S).scope():
                 conn.rollback()
         pool.putconn(conn)
 
@@ -178,7 +178,7 @@ async def aconnection(
 async def _given_back(pool: Any, conn: AsyncDeadlineConnection[Any]) -> None:
     await conn.settle()
     if conn.info.transaction_status in _OPEN:
-        with contextlib.suppress(psycopg.Error):
+        with contextlib.suppress(psycopg.Error), Deadline.after(CLEAN_S).scope():
             await conn.rollback()
     await pool.putconn(conn)
 
