@@ -12,6 +12,7 @@ import pytest
 import redis
 import redis.asyncio
 
+from tests.postgres import Postgres
 from tests.projects import Project
 from tests.servers import Server, binaries
 from tests.tls import TlsFiles, TlsFront
@@ -75,6 +76,21 @@ def server(request: pytest.FixtureRequest) -> Server:
 @pytest.fixture
 def server_url(server: Server) -> str:
     return server.url
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[Postgres]:
+    with Postgres() as server:
+        yield server
+
+
+@pytest.fixture
+def postgres(postgres_server: Postgres) -> Postgres:
+    """A PostgreSQL without any tables."""
+    with postgres_server.connect() as conn:
+        conn.execute("DROP SCHEMA public CASCADE")
+        conn.execute("CREATE SCHEMA public")
+    return postgres_server
 
 
 @pytest.fixture(scope="session")

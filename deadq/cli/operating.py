@@ -51,17 +51,36 @@ def check(
             metavar="FILE", help="Check a chain of calls instead (TOML or JSON): no queue needed."
         ),
     ] = None,
+    sql: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Check a database's table of units instead (postgresql:// or sqlite:///FILE).",
+        ),
+    ] = None,
+    create: Annotated[
+        bool, typer.Option("--create", help="With --sql: make the table, if there is none.")
+    ] = False,
     as_json: Json = False,
     url: Url = None,
 ) -> None:
     """Say whether queue and server are fit, and what to change.
 
     Version, eviction, persistence, clock, rights, tasks, capacity, and memory for the rate. With
-    --chain: the longest wait and the most calls that timeouts and tries add up to. The exit code
-    is 1 when something is at fault.
+    --chain: the longest wait and the most calls that timeouts and tries add up to. With --sql: the
+    table in which a unit is recorded together with its effect. The exit code is 1 when something
+    is at fault.
 
     Example: deadq check shop.jobs:queue --rate 200
     """
+    if sql is not None:
+        from .sql import check_sql
+
+        if [target, rate, size, chain, url] != [None] * 5:
+            raise Fault("--sql URL stands alone: without MODULE:QUEUE and the other options")
+        raise typer.Exit(check_sql(sql, create=create, as_json=as_json))
+    if create:
+        raise Fault("--create needs --sql URL: the database in which to make the table")
     if chain is not None:
         from .chain import check_chain
 
@@ -69,7 +88,7 @@ def check(
             raise Fault("--chain FILE stands alone: without MODULE:QUEUE, --rate, --bytes or --url")
         raise typer.Exit(check_chain(chain, as_json=as_json))
     if target is None:
-        raise Fault("name what to check: give MODULE:QUEUE, or --chain FILE")
+        raise Fault("name what to check: give MODULE:QUEUE, --chain FILE or --sql URL")
     from .check import check as check_all
 
     raise typer.Exit(check_all(target, rate=rate, size=size, url=url, as_json=as_json))

@@ -217,7 +217,7 @@ def test_programs_get_the_figures_of_a_chain():
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        ([], "name what to check: give MODULE:QUEUE, or --chain FILE"),
+        ([], "name what to check: give MODULE:QUEUE, --chain FILE or --sql URL"),
         (["--chain", "none.toml"], "--chain: cannot read none.toml: No such file or directory"),
         (["--chain", "."], "--chain: cannot read .: Is a directory"),
         (
@@ -236,3 +236,79 @@ def test_a_wrong_request_to_check_a_chain_is_one_line(tmp_path, args, says):
     assert (done.returncode, done.stdout) == (2, "")
     assert says in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+# The table of the unit ledger.
+
+
+def check_table(url, *args, code=0):
+    """Where no queue is."""
+    done = deadq_command("check", "--sql", url, *args, cwd=CHAINS, DEADQ_URL="unix:///nowhere/s")
+    assert (done.returncode, done.stderr) == (code, "")
+    return done.stdout
+
+
+@pytest.fixture(params=["postgresql", "postgres", "postgresql+psycopg", "sqlite"])
+def database(request, tmp_path):
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/bank.db"
+    return request.getfixturevalue("postgres").url.replace("postgresql", request.param, 1)
+
+
+def test_the_table_of_units_is_looked_at_and_made(database):
+    said = check_table(database, "--create")
+    assert "ok made: deadq_units" in said
+    assert "CREATE TABLE IF NOT EXISTS deadq_units (" in said
+    assert "ok table: deadq_units is there" in said
+    told = json.loads(check_table(database, "--json"))
+    assert told.pop("ddl").startswith("CREATE TABLE IF NOT EXISTS deadq_units (")
+    dialect = "sqlite" if database.startswith("sqlite") else "postgresql"
+    assert told == {"dialect": dialect, "table": "deadq_units", "fault": None, "made": False}
+
+
+def test_a_database_without_the_table_of_units_is_at_fault(postgres):
+    said = check_table(postgres.url, code=1)
+    assert 'FAULT table: relation "deadq_units" does not exist' in said
+    assert "-> run it with --create, or the statement above" in said
+
+
+def test_a_table_of_units_that_will_not_do_is_at_fault(postgres):
+    with postgres.connect() as conn:
+        conn.execute("CREATE TABLE deadq_units (job text, unit text, fence int)")
+    assert "fingerprint" in check_table(postgres.url, "--create", code=1)
+    with postgres.connect() as conn:
+        conn.execute("DROP TABLE deadq_units")
+    check_table(postgres.url, "--create")
+    with postgres.connect() as conn:
+        conn.execute("ALTER TABLE deadq_units DROP CONSTRAINT deadq_units_pkey")
+        assert "unique or exclusion" in check_table(postgres.url, code=1)
+        conn.execute("CREATE UNIQUE INDEX ON deadq_units (job, unit)")
+        check_table(postgres.url)
+        conn.execute("ALTER TABLE deadq_units ALTER fence TYPE int")
+        assert "out of range" in check_table(postgres.url, code=1)
+        assert conn.execute("SELECT count(*) FROM deadq_units").fetchone() == (0,)
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "says"),
+    [
+        (["--create"], 2, "--create needs --sql URL"),
+        (["jobs:shop", "--sql", "sqlite:///x.db"], 2, "--sql URL stands alone"),
+        (["--sql", "sqlite:///x.db", "--url", "redis://h"], 2, "--sql URL stands alone"),
+        (["--sql", "mysql://h/x"], 2, "--sql takes postgresql://USER@HOST/DATABASE or sqlite:///"),
+        (["--sql", "x.db"], 2, "--sql takes postgresql://"),
+        (["--sql", "sqlite://"], 2, "--sql takes postgresql://"),
+        (["--sql", "sqlite:///x.db"], 1, "no such file: x.db; with --create it is made"),
+        (["--sql", "sqlite:///no/x.db", "--create"], 1, "unable to open database file"),
+        (["--sql", "sqlite:////"], 1, "unable to open database file"),
+        (["--sql", "postgresql://u:secret@127.0.0.1:1/x"], 1, "connection failed"),
+        (["--sql", "postgresql://h/x?odd=1"], 2, "--sql: invalid "),
+    ],
+)
+def test_a_wrong_request_to_check_a_database_is_one_line(tmp_path, args, code, says):
+    done = deadq_command("check", *args, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert says in done.stderr
+    assert "secret" not in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not list(tmp_path.iterdir())

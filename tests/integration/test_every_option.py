@@ -12,6 +12,7 @@ CLI, OPERATING = "integration/test_cli.py", "integration/test_operating.py"
 SUPERVISOR, HEALTH = "integration/test_supervisor.py", "integration/test_health_command.py"
 REPLACING, RELOAD = "faults/test_replacing.py", "integration/test_reload.py"
 CHECK = "integration/test_check.py::test_a_queue_at_work_is_judged_by_what_it_does"
+TABLE = "integration/test_check.py::test_the_table_of_units_is_looked_at_and_made"
 EMBEDDED = f"{CLI}::test_the_embedded_server_is_started_looked_at_and_stopped"
 SHOWN = f"{OPERATING}::test_jobs_of_one_state_and_no_more_than_asked_for_are_listed"
 DEAD = f"{OPERATING}::test_the_dead_are_listed_the_newest_first"
@@ -41,6 +42,8 @@ NOTICED_BY = {
     "check --bytes": CHECK,
     "check --json": CHECK,
     "check --chain": "integration/test_check.py::test_a_chain_is_judged_without_a_server",
+    "check --sql": TABLE,
+    "check --create": TABLE,
     "jobs --state": SHOWN,
     "jobs --limit": SHOWN,
     "jobs --json": f"{OPERATING}::test_jobs_are_listed",

@@ -16,9 +16,12 @@ import httpx
 import pytest
 
 import deadq
+import deadq.testing
 from deadq.edge import answer_for
+from deadq.edge.sql import TABLE, create_table
 from deadq.resilience import course, race
 from tests.commands import deadq_command
+from tests.postgres import Postgres
 from tests.readme import README, blocks, code, section
 from tests.servers import Server
 
@@ -105,6 +108,23 @@ def test_the_example_of_hedging_holds() -> None:
     example = next(block for block in blocks("python") if "@ahedge(" in block)
     exec(compile(example, "README.md", "exec"), {})  # its own assert is the test
     assert "    assert await quote(" in example
+
+
+def test_the_example_of_sql_holds(postgres: Postgres) -> None:
+    names: dict[str, Any] = {}
+    example = code("accounts.py").replace("postgresql://localhost/accounts", postgres.url)
+    exec(compile(example, "accounts.py", "exec"), names)
+    with postgres.connect() as conn:
+        conn.execute("CREATE TABLE accounts AS SELECT 'ann' AS name, 100 AS cents")
+        create_table(conn)
+        with deadq.testing.faked(names["queue"]):
+            for _ in range(2):
+                assert names["pay"].options(key="17").call("ann", 30) == 30
+            names["pay"].options(key="18").call("ann", 30)
+        assert conn.execute("SELECT cents FROM accounts").fetchall() == [(40,)]
+        assert conn.execute(f"SELECT count(*) FROM {TABLE}").fetchone() == (2,)
+    (check,) = blocks("console", section("SQL"))
+    assert check == "$ deadq check --sql postgresql://localhost/accounts --create\n"
 
 
 def test_every_reason_for_no_second_call_is_in_the_readme() -> None:
@@ -289,7 +309,7 @@ def test_every_python_block_is_run_by_a_test() -> None:
     test_quick_start, those of a Django project in test_contrib_django_tasks."""
     named = [block.partition("\n")[0] for block in blocks("python") if block.startswith("# ")]
     files = ["shop.py", "app.py", "flask_app.py", "site_wsgi.py", "views.py"]
-    files += ["cancel.py", "exports.py"]
+    files += ["cancel.py", "exports.py", "accounts.py"]
     files += ["settings.py", "tasks.py", "urls.py", "orders.py", "traced.py"]
     assert named == [f"# {name}" for name in files]
     assert len(blocks("python")) == len(files) + 9

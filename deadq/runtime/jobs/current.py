@@ -38,12 +38,13 @@ class Attempting(Interrupting, Protocol):
 class CurrentJob:
     """What a handler may know of its job, and do with it."""
 
-    __slots__ = ("_run", "_unit", "attempt", "deadline", "fence", "id", "key")
+    __slots__ = ("_run", "_unit", "attempt", "deadline", "fence", "id", "key", "queue")
 
     def __init__(
         self,
         run: Interrupting,
         *,
+        queue: str,
         job: str,
         key: str,
         attempt: int,
@@ -53,6 +54,8 @@ class CurrentJob:
     ) -> None:
         self._run = run
         self._unit = unit
+        self.queue = queue
+        """The name of its queue."""
         self.id = job
         self.key = key
         self.attempt = attempt
@@ -62,11 +65,12 @@ class CurrentJob:
         self.deadline = deadline
 
     @classmethod
-    def of(cls, run: Attempting, unit: Callable[[UnitCall], Any]) -> CurrentJob:
+    def of(cls, run: Attempting, queue: str, unit: Callable[[UnitCall], Any]) -> CurrentJob:
         """What the handler of ``run`` sees."""
         claim = run.claim
         return cls(
             run,
+            queue=queue,
             job=claim.id,
             key=claim.key,
             attempt=claim.attempt,

@@ -196,7 +196,7 @@ class AsyncRunner:
                 return run.settlement(instead)
         run.deliver = lambda: self._interrupt(run, run.mark or "cut")
         surround(run, task.queue.tracer)
-        set_current(CurrentJob.of(run, self._unit_caller(run, task)))
+        set_current(CurrentJob.of(run, task.queue.name, self._unit_caller(run, task)))
         try:
             if task.is_async:
                 value = await task.fn(*args, **kwargs)

@@ -169,7 +169,8 @@ class SyncChild:
         context = self._base.copy()
         context.run(decimal.setcontext, self._decimals.copy())  # the one in it can be changed
         context.run(surround, run, self._queue.tracer)
-        context.run(set_current, CurrentJob.of(run, functools.partial(self._unit, run)))
+        unit = functools.partial(self._unit, run)
+        context.run(set_current, CurrentJob.of(run, self._queue.name, unit))
         good, value = self._interrupts.run(run, context.run, (task.fn, *args), kwargs)
         if not self._interrupts.here:
             end_fork(value, good=good)
