@@ -8,7 +8,7 @@ one that was entered later (two generators side by side). Neither may leave anyt
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Generic, TypeVar
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 class _Block(Generic[T]):
     __slots__ = ("outer", "value")
 
-    def __init__(self, value: T, outer: _Block[T] | None) -> None:
+    def __init__(self, value: T | None, outer: _Block[T] | None) -> None:
         self.value = value
         self.outer = outer
 
@@ -43,10 +43,19 @@ class Ambient(Generic[T]):
     @contextmanager
     def held(self, value: T) -> Iterator[T]:
         """Set it for the block."""
+        with self._entered(value):
+            yield value
+
+    def lifted(self) -> AbstractContextManager[None]:
+        """There is none in the block."""
+        return self._entered(None)
+
+    @contextmanager
+    def _entered(self, value: T | None) -> Iterator[None]:
         block = _Block(value, self._inner.get())
         self._inner.set(block)
         try:
-            yield value
+            yield
         finally:
             self._leave(block)
 

@@ -254,6 +254,11 @@ def replacing(deadline: Deadline) -> AbstractContextManager[Deadline]:
     return _ambient.held(deadline)
 
 
+def lifted() -> AbstractContextManager[None]:
+    """There is no ambient deadline in the block: for what no time is too late."""
+    return _ambient.lifted()
+
+
 def set_ambient(deadline: Deadline) -> None:
     """Make ``deadline`` the ambient one of the current context for good (a job's own context)."""
     _ambient.set(deadline)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from ...deadline import Deadline, set_ambient
+from ...deadline import lifted
 from ...errors import UnitError
 from .ledger import AsyncLedger, Ledger, Ran
 
@@ -48,17 +47,6 @@ def ledger_of(conn: Any) -> Ledger | AsyncLedger:
     raise TypeError(msg)
 
 
-@contextlib.contextmanager
-def _without_deadline() -> Iterator[None]:
-    """To undo something no time is too late."""
-    before = Deadline.current()
-    set_ambient(None)
-    try:
-        yield
-    finally:
-        set_ambient(before)
-
-
 class _Sqlite:
     dialect = "sqlite"
 
@@ -83,7 +71,7 @@ class _Sqlite:
         if good:
             self._conn.execute(f"RELEASE {_SAVEPOINT}")
             return
-        with _without_deadline():
+        with lifted():
             self._conn.execute(f"ROLLBACK TO {_SAVEPOINT}")
             self._conn.execute(f"RELEASE {_SAVEPOINT}")
 
@@ -120,7 +108,7 @@ class _Psycopg:
         if good:
             self._conn.execute(f"RELEASE {_SAVEPOINT}")
             return
-        with _without_deadline():
+        with lifted():
             self._conn.execute(f"ROLLBACK TO {_SAVEPOINT}")
             self._conn.execute(f"RELEASE {_SAVEPOINT}")
 
@@ -146,7 +134,7 @@ class _AsyncPsycopg:
         if good:
             await self._conn.execute(f"RELEASE {_SAVEPOINT}")
             return
-        with _without_deadline():
+        with lifted():
             await self._conn.execute(f"ROLLBACK TO {_SAVEPOINT}")
             await self._conn.execute(f"RELEASE {_SAVEPOINT}")
 
@@ -185,7 +173,7 @@ class _Alchemy:
         if good:
             self._nested.commit()
             return
-        with _without_deadline():
+        with lifted():
             self._nested.rollback()
 
     def _connection(self) -> Any:
