@@ -26,6 +26,8 @@ OUTCOMES = ("done", "failed", "retry", "retry", "release", "cut", "cancelled", "
 KEYS = 9
 ALL_RETRIES = "1000 1000 10000"
 """A budget that is never spent: tests/scripts/test_budget.py has one that is."""
+SLOT_MS = 500
+"""Of a budget: see budget_note.lua."""
 CALLS_COUNTED = ("offered", "stale", "duplicate", "rejected:", "retry_denied:", "hedge_denied:")
 """Counters of calls rather than of jobs: a repeat counts again."""
 
@@ -92,8 +94,6 @@ class QueueMachine(RuleBasedStateMachine):
         self.wakes_lost = False
         self.forgotten: set[str] = set()
         self.sight = self._look()
-        # first attempts of a time to come: there is never too little for a hedge
-        self.world.client.hset(self.world.key("budget"), f"f{T0}", 10**6)
         self._register(slots=1, tasks=TASKS, version=1)
         self._register(slots=1, tasks=TASKS[capacity % 2 :][:1], version=1)
         if admission == "feasible":  # something is known of how long the tasks take
@@ -108,6 +108,8 @@ class QueueMachine(RuleBasedStateMachine):
     def _send(self, step: Step, *, twice: bool = False) -> Any:
         """Run a call, let the model follow, and compare all that there is."""
         self.sound = False
+        # first attempts of just now: there is never too little for a hedge
+        self.world.client.hset(self.world.key("budget"), f"f{self.world.now // SLOT_MS}", 10**6)
         answer = self.world.run(step.call)
         step.follow(answer)
         if step.kind == "claim" and (actor := self.actors.get(str(step.call.args[0]))):
