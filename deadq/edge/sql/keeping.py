@@ -59,6 +59,8 @@ class Keeping(BaseConnection[Row]):
         """Each limit that was set in this transaction, and the user's own in its place."""
         self._ways_s: deque[float] = deque(maxlen=8)
         """What the last few limits took to be set (s)."""
+        self._early_s = 0.0
+        """So long before the deadline the present limit ends, if it took no time to be set."""
         self.until = 0.0
         """When the present wait is over (monotonic s)."""
 
@@ -96,8 +98,8 @@ class Keeping(BaseConnection[Row]):
         # SHOW and SET, of all statements, take no snapshot: the user's next may still be
         # SET TRANSACTION ISOLATION LEVEL, or LOCK TABLE
         while True:
-            since = clock.monotonic()
-            limit = limit_ms(deadline, self._way_s)
+            since, self._early_s = clock.monotonic(), self._way_s
+            limit = limit_ms(deadline, self._early_s)
             words = b"SHOW statement_timeout; SET LOCAL statement_timeout = %d" % limit
             if begin:
                 words = self._get_tx_start_command() + b"; " + words
@@ -115,7 +117,7 @@ class Keeping(BaseConnection[Row]):
             self._ways_s.append(taken)
             if deadline.expired:
                 raise StatementDeadlineExceeded(_NOTHING_SENT)
-            if taken <= 2 * self._way_s + HICCUP_S:
+            if taken <= 2 * self._early_s + HICCUP_S:
                 return
             # this process, or the server, had no processor meanwhile: the limit is out of date
 
@@ -166,7 +168,7 @@ class Keeping(BaseConnection[Row]):
 
     def judged(self, error: psycopg.errors.QueryCanceled) -> psycopg.errors.QueryCanceled:
         """The same error, or the deadline's where that has brought it about."""
-        if isinstance(error, DeadlineExceeded) or not passed(self._bound, self._way_s):
+        if isinstance(error, DeadlineExceeded) or not passed(self._bound, self._early_s):
             return error
         return StatementDeadlineExceeded()
 
