@@ -8,7 +8,7 @@ one that was entered later (two generators side by side). Neither may leave anyt
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Generic, TypeVar
 
@@ -43,23 +43,29 @@ class Ambient(Generic[T]):
     @contextmanager
     def held(self, value: T) -> Iterator[T]:
         """Set it for the block."""
-        with self._entered(value):
+        block = self.enter(value)
+        try:
             yield value
-
-    def lifted(self) -> AbstractContextManager[None]:
-        """There is none in the block."""
-        return self._entered(None)
+        finally:
+            self.leave(block)
 
     @contextmanager
-    def _entered(self, value: T | None) -> Iterator[None]:
-        block = _Block(value, self._inner.get())
-        self._inner.set(block)
+    def lifted(self) -> Iterator[None]:
+        """There is none in the block."""
+        block = self.enter(None)
         try:
             yield
         finally:
-            self._leave(block)
+            self.leave(block)
 
-    def _leave(self, block: _Block[T]) -> None:
+    def enter(self, value: T | None) -> _Block[T]:
+        """Set it until :meth:`leave` is given what this returned."""
+        block = _Block(value, self._inner.get())
+        self._inner.set(block)
+        return block
+
+    def leave(self, block: _Block[T]) -> None:
+        """See :meth:`enter`."""
         inner = self._inner.get()
         if inner is block:
             self._inner.set(block.outer)

@@ -21,7 +21,7 @@ _SMALLEST_MS: Final = 100_000_000_000
 LONGEST_S: Final = 10 * 366 * 86_400.0
 _MAX_MS: Final = 253_402_300_800_000  # the year 10000
 
-_ambient: Ambient[Deadline] = Ambient("deadq_deadline")
+AMBIENT: Final[Ambient[Deadline]] = Ambient("deadq_deadline")
 
 
 def seconds(value: object, name: str, *, positive: bool = True) -> float:
@@ -214,13 +214,13 @@ class Deadline:
     @contextmanager
     def scope(self) -> Iterator[Deadline]:
         """Make this the ambient deadline of the block; an earlier ambient one stays in force."""
-        with _ambient.held(self.tighten(_ambient.get())) as inner:
+        with AMBIENT.held(self.tighten(AMBIENT.get())) as inner:
             yield inner
 
     @staticmethod
     def current() -> Deadline | None:
         """The ambient deadline, if there is one."""
-        return _ambient.get()
+        return AMBIENT.get()
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Deadline):
@@ -249,16 +249,11 @@ class Deadline:
         return f"<Deadline in {self.remaining():.3f} s>"
 
 
-def replacing(deadline: Deadline) -> AbstractContextManager[Deadline]:
-    """Make ``deadline`` the ambient one of a block that has nothing to do with what was before."""
-    return _ambient.held(deadline)
-
-
 def lifted() -> AbstractContextManager[None]:
     """There is no ambient deadline in the block: for what no time is too late."""
-    return _ambient.lifted()
+    return AMBIENT.lifted()
 
 
 def set_ambient(deadline: Deadline) -> None:
     """Make ``deadline`` the ambient one of the current context for good (a job's own context)."""
-    _ambient.set(deadline)
+    AMBIENT.set(deadline)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypedDict, TypeVar
 from urllib.parse import quote
 
+from .. import deadline
 from ..ambient import Ambient
 from ..config import MAX_RETRIES, whole
-from ..deadline import NETWORK_MARGIN_S, Deadline, replacing, seconds
-from ..deadline import set_ambient as set_deadline
+from ..deadline import NETWORK_MARGIN_S, Deadline, seconds
 from ..errors import DeadlineExceeded, shown
 from ..handle import JobHandle
 from ..resilience import RETRY_BUDGET_HEADER, Allowance
-from ..resilience.allowance import set_ambient as set_allowance
+from ..resilience import allowance as retries
 from . import counts
 from .headers import BadHeader, deadline_of
 
@@ -155,16 +154,32 @@ class Terms:
 def set_ambient(request: Inbound, allowance: Allowance) -> None:
     """Make them what the current context goes by, for good: it is to be the request's own."""
     _ambient.set(request)
-    set_deadline(request.deadline)
-    set_allowance(allowance)
+    deadline.AMBIENT.set(request.deadline)
+    retries.AMBIENT.set(allowance)
 
 
-@contextlib.contextmanager
-def ambient(request: Inbound, allowance: Allowance) -> Iterator[None]:
-    """Make them what the block goes by.
+class ambient:  # noqa: N801  a block, as those of contextlib; by hand, as it is part of each request
+    """Makes them what the block goes by.
 
     Nothing is inherited: a server may take up a connection's next request in the context in which
     the last one was answered.
     """
-    with _ambient.held(request), replacing(request.deadline), allowance.scope():
-        yield
+
+    __slots__ = ("_allowance", "_entered", "_request")
+
+    def __init__(self, request: Inbound, allowance: Allowance) -> None:
+        self._request = request
+        self._allowance = allowance
+
+    def __enter__(self) -> None:
+        self._entered = (
+            _ambient.enter(self._request),
+            deadline.AMBIENT.enter(self._request.deadline),
+            retries.AMBIENT.enter(self._allowance),
+        )
+
+    def __exit__(self, *_: object) -> None:
+        request, until, allowance = self._entered
+        _ambient.leave(request)
+        deadline.AMBIENT.leave(until)
+        retries.AMBIENT.leave(allowance)

@@ -80,7 +80,7 @@ class Allowance:
     @staticmethod
     def current() -> Allowance | None:
         """The ambient one; None: this is the edge."""
-        return _ambient.get()
+        return AMBIENT.get()
 
     @property
     def left(self) -> int:
@@ -115,11 +115,11 @@ class Allowance:
     @contextlib.contextmanager
     def scope(self) -> Iterator[Allowance]:
         """Make it the ambient one of the block."""
-        with _ambient.held(self):
+        with AMBIENT.held(self):
             yield self
 
 
-_ambient: Ambient[Allowance] = Ambient("deadq_allowance")
+AMBIENT: Final[Ambient[Allowance]] = Ambient("deadq_allowance")
 
 
 @contextlib.contextmanager
@@ -130,7 +130,7 @@ def pass_on(retries: int) -> Iterator[Allowance]:
     Raises:
         ValueError, TypeError: not a whole number from 0 to 1,000.
     """
-    above = _ambient.get()
+    above = AMBIENT.get()
     said = whole(retries, "the retries passed on", 0, MAX_RETRIES)
     given = said if above is None else min(said, above.most)
     with Allowance(given, passed=True, above=above).scope() as allowance:
@@ -139,10 +139,10 @@ def pass_on(retries: int) -> Iterator[Allowance]:
 
 def outgoing() -> str:
     """The value of ``x-retry-budget`` for a call made now."""
-    allowance = _ambient.get()
+    allowance = AMBIENT.get()
     return str(allowance.left) if allowance is not None and allowance.passed else "0"
 
 
 def set_ambient(allowance: Allowance) -> None:
     """Make it the ambient one of the current context for good (a job's own context)."""
-    _ambient.set(allowance)
+    AMBIENT.set(allowance)
