@@ -1,13 +1,17 @@
-"""Web apps under uvicorn, in processes of their own, for tests."""
+"""Web apps under uvicorn, and workers, in processes of their own, for tests."""
 
+import contextlib
 import os
 import socket
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
-from tests.commands import ROOT, environment
+from deadq import Queue
+from tests.commands import COMMAND, ROOT, environment
 from tests.forked import Program, passable
+from tests.servers import wait_until
 
 
 class Served:
@@ -36,3 +40,26 @@ class Served:
     def __exit__(self, *_: object) -> None:
         self.process.terminate()
         self.process.wait(20)
+
+
+@contextlib.contextmanager
+def worked(target: str, queue: Queue, log: Path, **settings: str) -> Iterator[None]:
+    """``deadq work target`` with four slots, ready for jobs of the queue; stopped at the end."""
+    with log.open("wb") as out:
+        process = Program(
+            *(COMMAND[-1], "work", target, f"--concurrency={SLOTS}"),
+            cwd=ROOT,
+            env=environment(**settings),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+        )
+        try:
+            wait_until(lambda: queue.stats().slots == SLOTS, "the worker", 30.0)
+            yield
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+SLOTS = 4

@@ -129,6 +129,11 @@ def test_each_caller_has_keys_of_its_own(staffed):
     assert len({receipt.json()["charge"] for receipt in receipts}) == 4
 
 
+def test_a_caller_of_any_bytes_is_a_caller(checkout):
+    headers = {"idempotency-key": "k", "x-api-key": b"\xff\xfe", "prefer": "respond-async"}
+    assert checkout.client.post("/orders", json=ORDER, headers=headers).status_code == 202
+
+
 def test_a_key_belongs_to_one_order(staffed):
     assert staffed.post().status_code == 200
     other = staffed.post({"order": "18", "cents": 1})

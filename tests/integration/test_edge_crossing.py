@@ -4,18 +4,15 @@ the statement that it runs in PostgreSQL are given up; nothing is half written."
 import contextlib
 import random
 import socket
-import subprocess
 import time
 
 import pytest
 
 from deadq import Queue, State
 from deadq.job import job_id
-from tests.commands import COMMAND, ROOT, environment
 from tests.edge_crossing import NAME, STEP_S
-from tests.forked import Program
 from tests.patience import slack_s
-from tests.served import Served
+from tests.served import Served, worked
 from tests.servers import wait_until
 
 GONE_S = 0.2
@@ -43,17 +40,8 @@ class Crossing:
         self.queue = Queue("crossing", capacity=64, url=url)
         self.free = self.queue.task(within=20.0, name="free")(lambda: None)
         self._open.callback(self.queue.close)
-        worker = Program(
-            *(COMMAND[-1], "work", "tests.edge_crossing:queue", "--concurrency", "4"),
-            cwd=ROOT,
-            env=environment(**settings),
-            stdin=subprocess.DEVNULL,
-            stdout=self._open.enter_context((folder / "worker.log").open("wb")),
-            stderr=subprocess.STDOUT,
-        )
-        self._open.callback(worker.wait, 30)
-        self._open.callback(worker.terminate)
-        wait_until(lambda: self.queue.stats().slots == 4, "the worker", 30.0)
+        worker = worked("tests.edge_crossing:queue", self.queue, folder / "worker.log", **settings)
+        self._open.enter_context(worker)
 
     def close(self):
         self._open.close()

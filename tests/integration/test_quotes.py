@@ -1,17 +1,13 @@
 """workers/quotes: a web app, a worker that asks three sellers, and PostgreSQL; all of them real."""
 
 import contextlib
-import subprocess
 import time
 
 import httpx
 import pytest
 
 from deadq import Queue
-from tests.commands import COMMAND, ROOT, environment
-from tests.forked import Program
-from tests.served import Served
-from tests.servers import wait_until
+from tests.served import Served, worked
 
 
 class Quotes:
@@ -33,17 +29,8 @@ class Quotes:
         self.client = self._open.enter_context(httpx.Client(base_url=web.address, timeout=20.0))
         self.queue = Queue("quotes", capacity=64, url=url)
         self._open.callback(self.queue.close)
-        worker = Program(
-            *(COMMAND[-1], "work", "workers.quotes.jobs:queue", "--concurrency", "4"),
-            cwd=ROOT,
-            env=environment(**settings),
-            stdin=subprocess.DEVNULL,
-            stdout=self._open.enter_context((folder / "worker.log").open("wb")),
-            stderr=subprocess.STDOUT,
-        )
-        self._open.callback(worker.wait, 30)
-        self._open.callback(worker.terminate)
-        wait_until(lambda: self.queue.stats().slots == 4, "the worker", 30.0)
+        worker = worked("workers.quotes.jobs:queue", self.queue, folder / "worker.log", **settings)
+        self._open.enter_context(worker)
 
     def ask(self, item="umbrella", **headers):
         named = {name.replace("_", "-"): value for name, value in headers.items()}

@@ -80,7 +80,9 @@ def malformed(odd: object) -> Response:
 
 def caller(scope: Scope) -> str:
     """Who calls: nobody else can name a caller's keys."""
-    return next((value.decode() for name, value in scope["headers"] if name == b"x-api-key"), "")
+    return next(
+        (value.decode("latin-1") for name, value in scope["headers"] if name == b"x-api-key"), ""
+    )
 
 
 @asynccontextmanager

@@ -47,6 +47,16 @@ def ledger_of(conn: Any) -> Ledger | AsyncLedger:
     raise TypeError(msg)
 
 
+def _end(conn: Any, *, good: bool) -> None:
+    """The savepoint's end, by a blocking connection of either library."""
+    if good:
+        conn.execute(f"RELEASE {_SAVEPOINT}")
+        return
+    with lifted():
+        conn.execute(f"ROLLBACK TO {_SAVEPOINT}")
+        conn.execute(f"RELEASE {_SAVEPOINT}")
+
+
 class _Sqlite:
     dialect = "sqlite"
 
@@ -68,12 +78,7 @@ class _Sqlite:
         return Ran(cursor.rowcount, cursor.fetchone())
 
     def end(self, good: bool) -> None:
-        if good:
-            self._conn.execute(f"RELEASE {_SAVEPOINT}")
-            return
-        with lifted():
-            self._conn.execute(f"ROLLBACK TO {_SAVEPOINT}")
-            self._conn.execute(f"RELEASE {_SAVEPOINT}")
+        _end(self._conn, good=good)
 
 
 def _check_psycopg(conn: Any) -> None:
@@ -105,12 +110,7 @@ class _Psycopg:
         return Ran(cursor.rowcount, cursor.fetchone() if cursor.description else None)
 
     def end(self, good: bool) -> None:
-        if good:
-            self._conn.execute(f"RELEASE {_SAVEPOINT}")
-            return
-        with lifted():
-            self._conn.execute(f"ROLLBACK TO {_SAVEPOINT}")
-            self._conn.execute(f"RELEASE {_SAVEPOINT}")
+        _end(self._conn, good=good)
 
 
 class _AsyncPsycopg:
