@@ -39,7 +39,8 @@ def resident_kb(pid):
 
 def flood(made, number=EXPIRED, **options):
     """Jobs whose deadline passes before anybody looks at them; no worker may run meanwhile."""
-    deadline = made.now_ms() + number  # a millisecond for each: a busy machine takes half of that
+    # time enough to submit them, and less than a lease: a frozen worker may hold some of them
+    deadline = made.now_ms() + max(1_500, number * 2 // 5)
     outcomes = made.tasks.work.options(deadline=deadline, **options).enqueue_many(
         [(i,) for i in range(number)]
     )
